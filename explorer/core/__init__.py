@@ -1,0 +1,1 @@
+"""The vocabulary: ops, placements, schedules, problems, timelines, exact time, errors."""

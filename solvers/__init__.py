@@ -1,0 +1,1 @@
+"""The one CP-SAT model, and what is solved with it."""
