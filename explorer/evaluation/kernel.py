@@ -1,0 +1,126 @@
+"""The inner loop of the evaluator, written so that it runs on lists in plain Python and on arrays under numba.
+
+Every device works through its order until its next op waits for a product that is not there yet; it then sleeps, and
+the op that makes this product wakes it. Each op is looked at once, and once more if it had to wait: linear time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+PRODUCT = (0, 1, -1, 1)
+"""For each `Kind` the `Product` that it leaves for others; -1 for none (see `explorer.core.dataflow`)."""
+
+
+def advance(
+    offsets: Any, stage: Any, kind: Any, microbatch: Any, joined: Any, product: Any,
+    route_of: Any, profile_of: Any, stages: int, chunk: Any, needs: Any, target: Any, message: Any,
+    devices: int, chunks: int, durations: Any, overlap_numerator: int, overlap_denominator: int,
+    launch: int, posting: int,
+    link: Any, links: int, delay: Any, hold: Any, busy: Any,
+    ready: Any, link_free: Any, waiting: Any, stack: Any, cursor: Any, clock: Any,
+    start: Any, end: Any, free: Any, sent: Any, released: Any, arrival: Any,
+) -> int:  # fmt: skip
+    """Run every device as far as it goes.
+
+    All tables are flat. The last two lines are written: working space (``ready``, ``waiting`` filled with -1, the others
+    with 0; ``cursor`` is the row at which each device stopped) and the columns of a timeline (filled with -1).
+
+    Returns
+    -------
+    int
+        -1, or the first row of an overlapped pair whose duration is no whole number of ticks.
+    """
+    awake = devices
+    for d in range(devices):
+        stack[d] = devices - 1 - d
+        cursor[d] = offsets[d]
+    while awake > 0:
+        awake -= 1
+        d = stack[awake]
+        i = cursor[d]
+        last = offsets[d + 1]
+        now = clock[d]
+        while i < last:
+            # The occupancy that begins in row i: one op, or an overlapped pair.
+            j = i + 1
+            while j < last and joined[j]:
+                j += 1
+            begin = now
+            missing = -1
+            total = 0
+            for row in range(i, j):
+                m = microbatch[row]
+                s = stage[row]
+                k = kind[row]
+                route = route_of[m]
+                wanted = needs[(route * 4 + k) * stages + s]
+                if wanted >= 0:
+                    place = m * 2 * stages + wanted
+                    there = ready[place]
+                    if there < 0:
+                        missing = place
+                        break
+                    # W waits for its I, which ran here: the transfer of I's product does not concern it.
+                    if product[k] >= 0 and there > begin:
+                        begin = there
+                total += durations[(profile_of[m] * chunks + chunk[route * stages + s]) * 4 + k]
+            if missing >= 0:
+                waiting[d] = missing
+                break
+            if j > i + 1:
+                total *= overlap_numerator
+                if total % overlap_denominator != 0:
+                    return i
+                total //= overlap_denominator
+            finish = begin + launch + total
+            go_on = finish
+            for row in range(i, j):
+                start[row] = begin
+                end[row] = finish
+                m = microbatch[row]
+                p = product[kind[row]]
+                if p >= 0:
+                    s = stage[row]
+                    of = (route_of[m] * 2 + p) * stages + s
+                    to = target[of]
+                    there = finish
+                    if to >= 0 and to != d:
+                        go_on += posting
+                        leave = go_on
+                        pair = d * devices + to
+                        if link_free[pair] > leave:
+                            leave = link_free[pair]
+                        cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
+                        there = leave + delay[cost]
+                        link_free[pair] = leave + hold[cost]
+                        go_on += busy[cost]
+                        sent[row] = leave
+                        released[row] = leave + hold[cost]
+                        arrival[row] = there
+                    place = (m * 2 + p) * stages + s
+                    ready[place] = there
+                    if to >= 0 and waiting[to] == place:
+                        waiting[to] = -1
+                        stack[awake] = to
+                        awake += 1
+            for row in range(i, j):
+                free[row] = go_on
+            now = go_on
+            i = j
+        cursor[d] = i
+        clock[d] = now
+    return -1
+
+
+@cache
+def compiled() -> Callable[..., int]:
+    """`advance` under numba; compiled once and kept on disk where that is possible."""
+    import numba
+
+    try:
+        return numba.njit(cache=True, nogil=True)(advance)  # type: ignore[no-any-return]
+    except RuntimeError:  # no folder that the cache could be kept in
+        return numba.njit(nogil=True)(advance)  # type: ignore[no-any-return]

@@ -1,0 +1,178 @@
+"""The fast evaluator: the earliest timeline of a fixed schedule, the least fixed point of its order and dependencies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from explorer.core.dataflow import flow
+from explorer.core.errors import Deadlock, Inapplicable, Inexact
+from explorer.core.placement import IntArray
+from explorer.core.problem import Communication, Problem
+from explorer.core.schedule import Schedule
+from explorer.core.timeline import Sync, Timeline
+from explorer.core.units import HORIZON
+from explorer.evaluation.kernel import PRODUCT, advance, compiled
+
+COMPILE_FROM = 200_000
+"""Ops from which loading the compiled loop is quicker than running the plain one  (see benchmarks/evaluator.py)."""
+
+
+def evaluate(schedule: Schedule, problem: Problem, *, compile: bool | None = None) -> Timeline:
+    """When everything runs, each op and transfer as early as order, dependencies and links allow.
+
+    Parameters
+    ----------
+    schedule
+        Complete, or an error says what is missing.
+    problem
+        Costs for the schedule's placement.
+    compile
+        Whether to use the compiled loop; by size if None.
+
+    Raises
+    ------
+    Incomplete
+        If an op is missing, repeated or on the wrong device.
+    Deadlock
+        If order and dependencies form a cycle; the error names it.
+    Inexact
+        If times pass the horizon, or an overlapped pair takes no whole number of ticks.
+    UsageError
+        If the problem is one of other sizes.
+    Inapplicable
+        In mode ``link``, if transfers of different devices share a link: this evaluator serves links of one sender each.
+    """
+    problem.require_fits(schedule.placement)
+    schedule.require_complete()
+    if problem.communication is Communication.LINK:
+        _require_own_links(problem)
+    if compile is None:
+        compile = len(schedule) >= COMPILE_FROM
+    columns = _run(schedule, problem, compile)
+    start, end, free, sent, released, arrival = columns
+    timeline = Timeline(schedule, start, end, free, sent, released, arrival, synchronise(schedule, problem, end))
+    if timeline.makespan > HORIZON:
+        raise Inexact(f"the makespan passes 2^42 ticks of {problem.time.tick} {problem.time.unit}; use a coarser tick")
+    return timeline
+
+
+def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray, ...]:
+    placement, table = schedule.placement, flow(schedule.placement)
+    devices, transfers = placement.devices, problem.transfer_times()
+    microbatches, stages = placement.microbatches, placement.stages
+    ops = len(schedule)
+    _require_horizon(schedule, problem)
+
+    def flat(array: Any) -> Any:
+        array = np.ascontiguousarray(array).ravel()
+        return array if compile else array.tolist()
+
+    def filled(size: int, value: int) -> Any:
+        return np.full(size, value, np.int64) if compile else [value] * size
+
+    cursor = filled(devices, 0)
+    outputs = [filled(ops, -1) for _ in range(6)]
+    loop = compiled() if compile else advance
+    uneven = loop(
+        flat(schedule.offsets), flat(schedule.stage), flat(schedule.kind), flat(schedule.microbatch),
+        flat(schedule.joined), flat(np.array(PRODUCT, np.int64)),
+        flat(placement.columns.route_of), flat(problem.profile_of), stages, flat(placement.columns.chunk),
+        flat(table.needs), flat(table.target), flat(table.message),
+        devices, placement.chunks, flat(problem.durations), problem.overlap.numerator, problem.overlap.denominator,
+        problem.launch, problem.posting,
+        flat(problem.network.link), len(problem.network.names),
+        flat(transfers.delay), flat(transfers.hold), flat(transfers.busy),
+        filled(microbatches * 2 * stages, -1), filled(devices * devices, 0), filled(devices, -1), filled(devices, 0),
+        cursor, filled(devices, 0), *outputs,
+    )  # fmt: skip
+    if uneven >= 0:
+        raise Inexact(
+            f"the pair {schedule.op(uneven)} and {schedule.op(uneven + 1)} takes {problem.overlap} of its parts' sum, "
+            "which is no whole number of ticks"
+        )
+    if any(cursor[d] < schedule.offsets[d + 1] for d in range(devices)):
+        raise _deadlock(schedule, [int(row) for row in cursor])
+    return tuple(np.asarray(output, np.int64) for output in outputs)
+
+
+def _require_horizon(schedule: Schedule, problem: Problem) -> None:
+    """Refuse problems whose times could overflow: no timeline is longer than all its ops and transfers in a row."""
+    transfers = problem.transfer_times()
+    longest = max(int(problem.durations.max(initial=0)) * max(1, int(problem.overlap) + 1) + problem.launch, 1)
+    longest += problem.posting + max(int(transfers.delay.max(initial=0)), int(transfers.hold.max(initial=0)))
+    if longest * len(schedule) >= 2**62:
+        raise Inexact(f"times could pass 2^62 ticks of {problem.time.tick} {problem.time.unit}; use a coarser tick")
+
+
+def _require_own_links(problem: Problem) -> None:
+    for name, pairs in problem.network.shared:
+        if len({source for source, _ in pairs}) > 1:
+            raise Inapplicable(f"several devices send through {name!r}; this evaluator serves links of one sender each")
+
+
+def synchronise(schedule: Schedule, problem: Problem, end: IntArray) -> tuple[Sync, ...]:
+    """The gradient all-reduces: each when its chunk's last backward is done everywhere, one at a time on a device.
+
+    Parameters
+    ----------
+    schedule, problem
+        Of which the replicas and the costs are taken.
+    end
+        (ops,) ticks at which each op ends.
+
+    Returns
+    -------
+    tuple of Sync
+        In order of their start; requests are served in order of readiness, ties by chunk.
+    """
+    placement = schedule.placement
+    owed = [chunk for chunk, hosts in enumerate(placement.hosts) if len(hosts) > 1 and problem.sync[chunk] > 0]
+    if not owed:
+        return ()
+    done = np.zeros(placement.chunks, np.int64)
+    np.maximum.at(done, schedule.chunk, end)
+    idle_from = [0] * placement.devices
+    syncs = []
+    for ready, chunk in sorted((int(done[chunk]), chunk) for chunk in owed):
+        hosts = placement.hosts[chunk]
+        begin = max(ready, *(idle_from[device] for device in hosts))
+        finish = begin + int(problem.sync[chunk])
+        for device in hosts:
+            idle_from[device] = finish
+        syncs.append(Sync(chunk, hosts, begin, finish))
+    return tuple(sorted(syncs, key=lambda sync: (sync.start, sync.chunk)))
+
+
+def _deadlock(schedule: Schedule, cursor: list[int]) -> Deadlock:
+    """The cycle: each stuck device's next op waits for an op that stands later in another stuck device's order, or its own."""
+    placement, table = schedule.placement, flow(schedule.placement)
+    row_of = {(op.stage, PRODUCT[op.kind], op.microbatch): row for row in range(len(schedule)) if (op := schedule.op(row)).kind != 2}
+    finished = {row for device in range(schedule.devices) for row in range(int(schedule.offsets[device]), cursor[device])}
+
+    def waits_for(device: int) -> int:
+        row = cursor[device]
+        while True:  # of an overlapped pair, the op whose input is missing
+            op = schedule.op(row)
+            wanted = int(table.needs[placement.route_of[op.microbatch], op.kind, op.stage])
+            if wanted >= 0:
+                made, stage = divmod(wanted, placement.stages)
+                source = row_of[stage, made, op.microbatch]
+                if source not in finished:
+                    return source
+            row += 1
+
+    device = next(d for d in range(schedule.devices) if cursor[d] < schedule.offsets[d + 1])
+    seen: list[int] = []
+    while device not in seen:
+        seen.append(device)
+        device = int(schedule.device[waits_for(device)])
+    ring = seen[seen.index(device) :]
+    steps, cycle = [], []
+    for device in ring:
+        waiting, source = schedule.op(cursor[device]), schedule.op(waits_for(device))
+        steps.append(f"device {device} is at {waiting}, which waits for {source}")
+        cycle.append((device, str(waiting)))
+    where = "device" if len(ring) == 1 else "devices"
+    return Deadlock(f"the order deadlocks on {where} {', '.join(map(str, ring))}: {'; '.join(steps)}", tuple(cycle))
