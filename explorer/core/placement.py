@@ -181,3 +181,45 @@ def wave(devices: int, microbatches: int, waves: int) -> Placement:
         raise Inapplicable(f"a wave placement needs at least 1 wave, got {waves}")
     down = list(range(devices))
     return along((down + down[::-1]) * waves, microbatches)
+
+
+def mirrored(
+    devices: int,
+    microbatches: int,
+    pairs: int = 1,
+    *,
+    route_of: Sequence[int] = (),
+    shares: Iterable[Fraction] = (),
+) -> Placement:
+    """Pairs of pipelines in opposite directions, each a whole replica of the model (Chimera, DualPipe).
+
+    Route 2i goes down, stage s on device (iD/pairs + s) mod D; route 2i+1 takes the same devices back up.
+
+    Parameters
+    ----------
+    pairs
+        How many pairs; each starts D/pairs devices after the one before it.
+    route_of
+        For each microbatch its route; by default the routes get equal runs of consecutive microbatches.
+    shares
+        For each chunk the fraction of the model that it holds; equal by default.
+
+    Raises
+    ------
+    Inapplicable
+        If the pairs cannot be spread evenly over the devices, or microbatches over the routes.
+    """
+    _counted(devices, microbatches)
+    if pairs < 1 or devices % pairs:
+        raise Inapplicable(f"pairs of pipelines must divide the {devices} devices, got {pairs}")
+    if not route_of:
+        if microbatches % (2 * pairs):
+            raise Inapplicable(
+                f"{2 * pairs} pipelines need microbatches divisible by {2 * pairs}, got {microbatches}"
+            )
+        route_of = [m * 2 * pairs // microbatches for m in range(microbatches)]
+    routes: list[Route] = []
+    for first in range(0, devices, devices // pairs):
+        down = [(first + stage) % devices for stage in range(devices)]
+        routes += [tuple(map(Hop, range(devices), way)) for way in (down, down[::-1])]
+    return Placement(tuple(routes), tuple(route_of), tuple(shares))
