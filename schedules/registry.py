@@ -65,9 +65,7 @@ class NamedSchedule:
         """Whether the order depends on what things cost."""
         return "recipe" in inspect.signature(self.build).parameters
 
-    def __call__(
-        self, devices: int, microbatches: int, *, recipe: Recipe | None = None, **options: Any
-    ) -> Schedule:
+    def __call__(self, devices: int, microbatches: int, *, recipe: Recipe | None = None, **options: Any) -> Schedule:
         """Build it.
 
         Raises
@@ -150,6 +148,4 @@ def require_multiple(name: str, microbatches: int, of: int, why: str = "") -> No
     if microbatches % of:
         below, above = microbatches // of * of, -(-microbatches // of) * of
         near = f"{below} or {above}" if below else f"{above}"
-        raise Inapplicable(
-            f"{name} needs microbatches divisible by {of}{why}, got {microbatches}; {near} would do"
-        )
+        raise Inapplicable(f"{name} needs microbatches divisible by {of}{why}, got {microbatches}; {near} would do")

@@ -58,9 +58,9 @@ class Flow(NamedTuple):
     needs
         (R, 4, S) the product that (route, kind, stage) waits for, as ``product * S + stage``; -1 for none.
     target
-        (R, 2, S) the device that waits for product p of stage s; -1 for none. W, which runs where its I ran, does not count.
+        (R, 2, S) the device that waits for product p of stage s; -1 for none. W does not count: it runs where its I ran.
     message
-        (R, 2, S) the chunk whose boundary the product crosses: the chunk that made the activation, or the one that gets the gradient.
+        (R, 2, S) the chunk behind which the product crosses: the maker of an activation, the receiver of a gradient.
     """
 
     needs: IntArray

@@ -143,14 +143,10 @@ class Columns(NamedTuple):
 
 def _counted(devices: int, microbatches: int) -> None:
     if devices < 1 or microbatches < 1:
-        raise Inapplicable(
-            f"a pipeline needs at least 1 device and 1 microbatch, got {devices} devices and {microbatches} microbatches"
-        )
+        raise Inapplicable(f"a pipeline needs at least 1 device and 1 microbatch, got {devices} and {microbatches}")
 
 
-def along(
-    devices_by_stage: Sequence[int], microbatches: int, shares: Iterable[Fraction] = ()
-) -> Placement:
+def along(devices_by_stage: Sequence[int], microbatches: int, shares: Iterable[Fraction] = ()) -> Placement:
     """One route for every microbatch: chunk s on ``devices_by_stage[s]``."""
     route = tuple(Hop(chunk, device) for chunk, device in enumerate(devices_by_stage))
     return Placement((route,), (0,) * microbatches, tuple(shares))
@@ -214,9 +210,7 @@ def mirrored(
         raise Inapplicable(f"pairs of pipelines must divide the {devices} devices, got {pairs}")
     if not route_of:
         if microbatches % (2 * pairs):
-            raise Inapplicable(
-                f"{2 * pairs} pipelines need microbatches divisible by {2 * pairs}, got {microbatches}"
-            )
+            raise Inapplicable(f"{2 * pairs} pipelines need microbatches divisible by {2 * pairs}, got {microbatches}")
         route_of = [m * 2 * pairs // microbatches for m in range(microbatches)]
     routes: list[Route] = []
     for first in range(0, devices, devices // pairs):

@@ -53,9 +53,7 @@ class Schedule:
         self.stage = np.ascontiguousarray(stage, np.int32)
         self.kind = np.ascontiguousarray(kind, np.int8)
         self.microbatch = np.ascontiguousarray(microbatch, np.int32)
-        self.joined = (
-            np.zeros(len(self.stage), np.bool_) if joined is None else np.ascontiguousarray(joined, np.bool_)
-        )
+        self.joined = np.zeros(len(self.stage), np.bool_) if joined is None else np.ascontiguousarray(joined, np.bool_)
         columns = (self.stage, self.kind, self.microbatch, self.joined)
         if len({len(column) for column in columns}) > 1:
             raise UsageError("the columns of a schedule differ in length")
@@ -81,24 +79,22 @@ class Schedule:
         tables: list[NDArray[np.int32]] = []
         marks: list[NDArray[np.bool_]] = []
         for order in orders:
-            entries = list(order)
-            paired = [isinstance(entry, Overlapped) for entry in entries]
-            ops: Iterable[Op] = chain.from_iterable(
-                entry if isinstance(entry, Overlapped) else (entry,) for entry in entries
-            ) if any(paired) else entries  # type: ignore[assignment]
-            table = np.fromiter(chain.from_iterable(ops), np.int32).reshape(-1, 3)
-            mark = np.zeros(len(table), np.bool_)
-            if any(paired):
-                mark[np.flatnonzero(paired) + np.arange(1, sum(paired) + 1)] = True
-            tables.append(table)
-            marks.append(mark)
+            ops: list[Op] = []
+            joined: list[bool] = []
+            for entry in order:
+                if isinstance(entry, Overlapped):
+                    ops += entry
+                    joined += (False, True)
+                else:
+                    ops.append(entry)
+                    joined.append(False)
+            tables.append(np.fromiter(chain.from_iterable(ops), np.int32, 3 * len(ops)).reshape(-1, 3))
+            marks.append(np.array(joined, np.bool_))
         if len(tables) != placement.devices:
             raise UsageError(f"{len(tables)} orders for {placement.devices} devices")
         offsets = np.concatenate(([0], np.cumsum([len(table) for table in tables])))
         rows = np.concatenate(tables)
-        return cls(
-            placement, offsets, rows[:, 0], rows[:, 1].astype(np.int8), rows[:, 2], np.concatenate(marks)
-        )
+        return cls(placement, offsets, rows[:, 0], rows[:, 1].astype(np.int8), rows[:, 2], np.concatenate(marks))
 
     def __len__(self) -> int:
         return len(self.stage)
@@ -174,7 +170,13 @@ class Schedule:
 
     def __hash__(self) -> int:
         return hash(
-            (self.placement, self.offsets.tobytes(), self.stage.tobytes(), self.kind.tobytes(), self.microbatch.tobytes())
+            (
+                self.placement,
+                self.offsets.tobytes(),
+                self.stage.tobytes(),
+                self.kind.tobytes(),
+                self.microbatch.tobytes(),
+            )
         )
 
     def __repr__(self) -> str:
@@ -216,11 +218,15 @@ class Schedule:
             counts[kind] = np.bincount(cell[self.kind == kind], minlength=microbatches * stages)
         F, I, W, B = counts
         expected = (np.arange(stages) < columns.length[columns.route_of][:, None]).ravel()
-        good = np.where(expected, (F == 1) & (((B == 1) & (I == 0) & (W == 0)) | ((B == 0) & (I == 1) & (W == 1))), True)
+        good = np.where(
+            expected, (F == 1) & (((B == 1) & (I == 0) & (W == 0)) | ((B == 0) & (I == 1) & (W == 1))), True
+        )
         if not good.all():
             microbatch, stage = divmod(int(np.flatnonzero(~good)[0]), stages)
             found = ", ".join(
-                f"{n}x {stage}{kind.name}{microbatch}" for kind in KINDS if (n := int(counts[kind, microbatch * stages + stage]))
+                f"{n}x {stage}{kind.name}{microbatch}"
+                for kind in KINDS
+                if (n := int(counts[kind, microbatch * stages + stage]))
             )
             raise Incomplete(
                 f"microbatch {microbatch} needs at stage {stage} one F and either one B or one I and one W; "
@@ -256,14 +262,12 @@ class Schedule:
         keep = self.kind != Kind.W
         kind = np.where(self.kind == Kind.I, np.int8(Kind.B), self.kind)[keep]
         offsets = np.concatenate(([0], np.cumsum(keep)))[self.offsets]
-        return Schedule(
-            self.placement, offsets, self.stage[keep], kind, self.microbatch[keep], self.joined[keep]
-        )
+        return Schedule(self.placement, offsets, self.stage[keep], kind, self.microbatch[keep], self.joined[keep])
 
     def _paired(self) -> NDArray[np.bool_]:
         """(ops,) Whether a row is part of an overlapped pair."""
         following = np.append(self.joined[1:], False)
-        return self.joined | following
+        return np.logical_or(self.joined, following)
 
     def _resized(self, copies: IntArray, split: NDArray[np.bool_]) -> Schedule:
         kind = np.repeat(np.where(split, np.int8(Kind.I), self.kind), copies)

@@ -34,7 +34,7 @@ class Timeline:
     free
         (ops,) when the device may begin its next op: later than ``end`` by posting costs and blocking sends.
     sent, released, arrival
-        (ops,) of the transfer that the op causes: when it starts, when it stops occupying its link, when its data is there.
+        (ops,) of the transfer that the op causes: when it starts, when its link is free again, when its data is there.
         All -1 where the op's product stays on its device, or nothing needs it.
     syncs
         Gradient synchronisations, by start.

@@ -37,7 +37,9 @@ DIMENSIONS: dict[str, dict[str, Fraction]] = {
 }  # fmt: skip
 """For each dimension the units that text may use, each as a multiple of s, B, B/s or FLOP/s."""
 
-_QUANTITY = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?(?:/[0-9]+)?|[-+]?\.[0-9]+)\s*(\S*)\s*")
+_QUANTITY = re.compile(
+    r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?(?:/[0-9]+)?|[-+]?\.[0-9]+)\s*(\S*)\s*"
+)
 _LONGEST = 64
 
 
@@ -69,9 +71,7 @@ def quantity(text: str, dimension: str, what: str = "") -> Fraction:
     value, unit = _split(text, what)
     units = DIMENSIONS[dimension]
     if unit not in units:
-        raise UsageError(
-            f"{what} needs one of the units {', '.join(units)}, got {text!r}"
-        )
+        raise UsageError(f"{what} needs one of the units {', '.join(units)}, got {text!r}")
     return value * units[unit]
 
 

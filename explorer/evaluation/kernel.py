@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 PRODUCT = (0, 1, -1, 1)
 """For each `Kind` the `Product` that it leaves for others; -1 for none (see `explorer.core.dataflow`)."""
@@ -25,8 +25,8 @@ def advance(
 ) -> int:  # fmt: skip
     """Run every device as far as it goes.
 
-    All tables are flat. The last two lines are written: working space (``ready``, ``waiting`` filled with -1, the others
-    with 0; ``cursor`` is the row at which each device stopped) and the columns of a timeline (filled with -1).
+    All tables are flat. The last two lines are written: working space (``ready``, ``waiting`` filled with -1, the
+    others with 0; ``cursor`` is the row at which each device stopped) and a timeline's columns (filled with -1).
 
     Returns
     -------
@@ -73,7 +73,7 @@ def advance(
             if j > i + 1:
                 total *= overlap_numerator
                 if total % overlap_denominator != 0:
-                    return i
+                    return int(i)
                 total //= overlap_denominator
             finish = begin + launch + total
             go_on = finish
@@ -121,6 +121,6 @@ def compiled() -> Callable[..., int]:
     import numba
 
     try:
-        return numba.njit(cache=True, nogil=True)(advance)  # type: ignore[no-any-return]
+        return cast(Callable[..., int], numba.njit(cache=True, nogil=True)(advance))
     except RuntimeError:  # no folder that the cache could be kept in
-        return numba.njit(nogil=True)(advance)  # type: ignore[no-any-return]
+        return cast(Callable[..., int], numba.njit(nogil=True)(advance))

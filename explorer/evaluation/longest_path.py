@@ -1,4 +1,4 @@
-"""The fast evaluator: the earliest timeline of a fixed schedule, the least fixed point of its order and dependencies."""
+"""The fast evaluator: a fixed schedule's earliest timeline, the least fixed point of its order and dependencies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evaluate(schedule: Schedule, problem: Problem, *, compile: bool | None = Non
     UsageError
         If the problem is one of other sizes.
     Inapplicable
-        In mode ``link``, if transfers of different devices share a link: this evaluator serves links of one sender each.
+        In mode ``link``, if transfers of different devices share a link: here, a link has one sender.
     """
     problem.require_fits(schedule.placement)
     schedule.require_complete()
@@ -146,10 +146,16 @@ def synchronise(schedule: Schedule, problem: Problem, end: IntArray) -> tuple[Sy
 
 
 def _deadlock(schedule: Schedule, cursor: list[int]) -> Deadlock:
-    """The cycle: each stuck device's next op waits for an op that stands later in another stuck device's order, or its own."""
+    """The cycle: each stuck device's next op waits for one that stands later in a stuck device's order."""
     placement, table = schedule.placement, flow(schedule.placement)
-    row_of = {(op.stage, PRODUCT[op.kind], op.microbatch): row for row in range(len(schedule)) if (op := schedule.op(row)).kind != 2}
-    finished = {row for device in range(schedule.devices) for row in range(int(schedule.offsets[device]), cursor[device])}
+    row_of = {
+        (op.stage, PRODUCT[op.kind], op.microbatch): row
+        for row in range(len(schedule))
+        if (op := schedule.op(row)).kind != 2
+    }
+    finished = {
+        row for device in range(schedule.devices) for row in range(int(schedule.offsets[device]), cursor[device])
+    }
 
     def waits_for(device: int) -> int:
         row = cursor[device]

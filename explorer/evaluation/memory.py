@@ -30,8 +30,8 @@ class Levels(NamedTuple):
 def levels(schedule: Schedule, problem: Problem, stash: Stash) -> Levels:
     """How much every device holds during and after each of its ops.
 
-    F adds its activation at its start; I frees its share and W the rest, or B all, at their end. An overlapped pair adds
-    before it frees.
+    F adds its activation at its start; I frees its share and W the rest, or B all, at their end. An overlapped pair
+    adds before it frees.
     """
     profile, chunk = problem.profile_of[schedule.microbatch], schedule.chunk
     held, at_input = stash.held[profile, chunk], stash.freed_at_input[profile, chunk]
@@ -52,7 +52,7 @@ def levels(schedule: Schedule, problem: Problem, stash: Stash) -> Levels:
 
 
 def peaks(schedule: Schedule, problem: Problem, stash: Stash) -> IntArray:
-    """(devices,) The most that each device's stash ever holds, in the stash's integer units; static memory is not in it."""
+    """(devices,) The most that each device's stash ever holds, in integer units; static memory is not in it."""
     during = levels(schedule, problem, stash).during
     found = np.zeros(schedule.devices, np.int64)
     np.maximum.at(found, schedule.device, during)

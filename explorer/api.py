@@ -1,0 +1,239 @@
+"""The library's front: evaluate and compare schedules by name, by file or as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import schedules
+from explorer.core.errors import Inapplicable, UsageError
+from explorer.core.placement import Placement
+from explorer.core.problem import Problem
+from explorer.core.schedule import Schedule
+from explorer.core.timeline import Timeline
+from explorer.evaluation.longest_path import evaluate as longest_path
+from explorer.evaluation.results import Comparison, Evaluation, LowerBound, assess
+from explorer.io import native, table
+from schedules.formula import Case, Formula
+from schedules.registry import NamedSchedule
+
+ENGINES = ("auto", "longest-path", "cp-sat")
+BACKWARDS = ("split", "fused")
+
+CONFIRM_UP_TO = 1500
+"""Ops up to which ``auto`` has CP-SAT confirm the timeline; it takes well under a second there."""
+
+
+class Costs(Protocol):
+    """What things cost, whatever the placement."""
+
+    def problem(self, placement: Placement) -> Problem:
+        """The costs on a placement's chunks and devices."""
+        ...
+
+    def case(self, devices: int, microbatches: int, options: Mapping[str, object]) -> Case:
+        """What closed formulas depend on."""
+        ...
+
+
+def evaluate(
+    subject: str | Schedule,
+    costs: Costs,
+    devices: int | None = None,
+    microbatches: int | None = None,
+    *,
+    options: Mapping[str, object] | None = None,
+    backward: str | None = None,
+    engine: str = "auto",
+) -> Evaluation:
+    """Evaluate one schedule at three levels.
+
+    Parameters
+    ----------
+    subject
+        A schedule's name, a path to a file that holds one, or a schedule.
+    costs
+        What its ops and transfers take.
+    devices, microbatches
+        Needed for a name; for a file or a schedule they may be left out, else they must be its own.
+    options
+        The named schedule's own options.
+    backward
+        ``"split"`` replaces every B by I and W, ``"fused"`` every I directly followed by its W by B.
+    engine
+        One of `ENGINES`.
+
+    Raises
+    ------
+    ExplorerError
+        See `explorer.core.errors`.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f"no engine is called {engine!r}; known: {', '.join(ENGINES)}")
+    if backward not in (None, *BACKWARDS):
+        raise UsageError(f"backward must be one of {', '.join(BACKWARDS)}, got {backward!r}")
+    options = dict(options or {})
+    named = _named(subject)
+    if named is not None:
+        if devices is None or microbatches is None:
+            raise UsageError(f"{named.name} needs a number of devices and of microbatches")
+        schedule = named(devices, microbatches, recipe=costs.problem, **options)
+        name, shown = named.name, {**named.options, **options}
+    else:
+        if options:
+            raise UsageError(f"a schedule from a file has no options, got {', '.join(options)}")
+        schedule = subject if isinstance(subject, Schedule) else load(Path(str(subject)))
+        name, shown = (str(subject) if isinstance(subject, str) else "schedule"), {}
+        _require_sizes(schedule, devices, microbatches)
+    if backward:
+        schedule = schedule.with_split_backward() if backward == "split" else schedule.with_fused_backward()
+    problem = costs.problem(schedule.placement)
+    case = costs.case(schedule.devices, schedule.microbatches, options)
+    timeline, used, confirmed_by = run(schedule, problem, engine)
+    return assess(
+        name,
+        {"devices": schedule.devices, "microbatches": schedule.microbatches, **shown},
+        timeline,
+        problem,
+        _formula(named, case, schedule, backward),
+        engine=used,
+        confirmed_by=confirmed_by,
+        bound=_bound(schedule, problem),
+        cautions=(*(named.cautions(case) if named else ()), *problem.notes),
+    )
+
+
+def compare(
+    subjects: Sequence[tuple[str, Mapping[str, object]]],
+    costs: Costs,
+    devices: int,
+    microbatches: int,
+    *,
+    backward: str | None = None,
+    engine: str = "auto",
+    strict: bool = True,
+    progress: Callable[[str], None] = lambda name: None,
+) -> Comparison:
+    """Evaluate several schedules under the same costs.
+
+    Parameters
+    ----------
+    subjects
+        Names or files, each with its options.
+    strict
+        Whether a schedule that does not exist for this problem is an error when it is the only one.
+    progress
+        Called with each subject before it is evaluated.
+
+    Raises
+    ------
+    Inapplicable
+        If none of the schedules exists for this problem.
+    """
+    rows: list[Evaluation] = []
+    inapplicable: dict[str, str] = {}
+    for subject, options in subjects:
+        label = _label(subject, options)
+        progress(label)
+        try:
+            row = evaluate(subject, costs, devices, microbatches, options=options, backward=backward, engine=engine)
+        except Inapplicable as reason:
+            inapplicable[label] = str(reason)
+        else:
+            rows.append(_renamed(row, label))
+    if not rows and strict:
+        reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
+        raise Inapplicable(f"none of the schedules exists for this problem: {reasons}")
+    rows.sort(key=lambda row: row.makespan)
+    return Comparison(tuple(rows), inapplicable)
+
+
+def run(schedule: Schedule, problem: Problem, engine: str = "auto") -> tuple[Timeline, str, str | None]:
+    """Compute a timeline.
+
+    Returns
+    -------
+    timeline, engine, confirmed_by
+        What was computed, by what, and which other engine was found to agree.
+
+    Raises
+    ------
+    Disagreement
+        If two engines differ.
+    """
+    if engine == "cp-sat":
+        from solvers.solve import evaluate as cp_sat
+
+        return cp_sat(schedule, problem), "cp-sat", None
+    timeline = longest_path(schedule, problem)
+    if engine == "longest-path" or len(schedule) > CONFIRM_UP_TO:
+        return timeline, "longest-path", None
+    from solvers.solve import confirm
+
+    confirm(timeline, problem)
+    return timeline, "longest-path", "cp-sat"
+
+
+def load(path: Path) -> Schedule:
+    """Read a schedule from a file: ``.json`` (our own format) or ``.csv`` (a table of cells).
+
+    Raises
+    ------
+    UsageError, Malformed
+        If there is no such file, or it holds no schedule.
+    """
+    match path.suffix.lower():
+        case ".json":
+            return native.read(path)
+        case ".csv":
+            return table.read(path)
+        case suffix:
+            raise UsageError(
+                f"{path}: schedules are read from .json and .csv files, not {suffix or 'files without suffix'}"
+            )
+
+
+def is_file(subject: str) -> bool:
+    """Whether a subject names a file rather than a schedule."""
+    return subject.lower().endswith((".json", ".csv")) or "/" in subject or "\\" in subject
+
+
+def _named(subject: str | Schedule) -> NamedSchedule | None:
+    if isinstance(subject, Schedule) or is_file(subject):
+        return None
+    return schedules.find(subject)
+
+
+def _label(subject: str, options: Mapping[str, object]) -> str:
+    return subject + "".join(f":{key}={value}" for key, value in options.items())
+
+
+def _renamed(row: Evaluation, name: str) -> Evaluation:
+    from dataclasses import replace
+
+    return replace(row, name=name)
+
+
+def _require_sizes(schedule: Schedule, devices: int | None, microbatches: int | None) -> None:
+    for what, asked, has in (
+        ("devices", devices, schedule.devices),
+        ("microbatches", microbatches, schedule.microbatches),
+    ):
+        if asked is not None and asked != has:
+            raise Inapplicable(f"the schedule has {has} {what}, not {asked}")
+
+
+def _formula(named: NamedSchedule | None, case: Case, schedule: Schedule, backward: str | None) -> Formula:
+    if named is None:
+        return Formula.inapplicable("a schedule from a file has no closed form")
+    if backward == "split" and not named(schedule.devices, schedule.microbatches).splits_backward:
+        return Formula.inapplicable("the closed form is that of the fused backward")
+    return named.formula(case)
+
+
+def _bound(schedule: Schedule, problem: Problem) -> LowerBound | None:
+    from solvers.bounds import best_bound
+
+    bound = best_bound(problem, schedule.placement, split=schedule.splits_backward)
+    return LowerBound(bound.ticks, bound.reason)

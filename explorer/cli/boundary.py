@@ -1,0 +1,61 @@
+"""The error boundary between the commands and a person."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from explorer.core.errors import ExplorerError
+
+INTERRUPTED = 130
+_SIBLINGS = ("schedules", "solvers", "configs")
+
+
+def guarded(arguments: Sequence[str]) -> int:
+    """Run the command line; the exit code. Errors meant for people become one sentence on stderr."""
+    import click
+
+    intruder = _intruder()
+    if intruder:
+        return _say(intruder, 2)
+    from explorer.cli.app import app
+
+    try:
+        code = app(args=list(arguments), standalone_mode=False)
+        sys.stdout.flush()
+    except ExplorerError as error:
+        return _say(str(error), error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return _say("interrupted", INTERRUPTED)
+    except MemoryError:
+        return _say("this does not fit in memory; choose a smaller size", 2)
+    except BrokenPipeError:  # the reader, such as `head`, has gone: nothing is left to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code if isinstance(code, int) else 0
+
+
+def _say(sentence: str, code: int) -> int:
+    sys.stderr.write(f"explorer: {sentence}\n")
+    return code
+
+
+def _intruder() -> str | None:
+    """Whether another package of the same name stands before one of ours, in one sentence."""
+    home = Path(__file__).resolve().parents[2]
+    for name in _SIBLINGS:
+        found = importlib.util.find_spec(name)
+        origin = found and (found.origin or next(iter(found.submodule_search_locations or ()), None))
+        if not origin:
+            return (
+                f"the package {name!r} is missing beside {home / 'explorer'}; install pipeline-schedule-explorer again"
+            )
+        if Path(origin).resolve().parent.parent != home:
+            return f"another package called {name!r}, at {origin}, hides ours in {home}; use a fresh environment"
+    return None

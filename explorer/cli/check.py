@@ -1,0 +1,28 @@
+"""`explorer check`: validate someone's schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from explorer.cli.options import Json
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A schedule in .json or .csv.")]
+
+
+def check(file: File, json: Json = False) -> None:
+    """Check a schedule: every op once and in its place, no deadlock. Exit code 1 if not."""
+    from explorer import api
+    from explorer.cli import console
+    from explorer.evaluation.checker import verify_order
+    from explorer.reports import contract, tables
+
+    violations = verify_order(api.load(Path(file)))
+    if json:
+        console.show_json(contract.violations(violations))
+    else:
+        console.show(tables.violations(file, violations))
+    if violations:
+        raise typer.Exit(1)

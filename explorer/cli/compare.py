@@ -1,0 +1,67 @@
+"""`explorer compare`: schedules side by side, ranked at each level."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from explorer.cli.options import DEVICES, MICROBATCHES, Json, ProblemOptions, shares_problem_options
+from explorer.core.errors import UsageError
+
+Subjects = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SCHEDULE|FILE]...", help="Names such as `hanayo:waves=2`, or files; all schedules if none."
+    ),
+]
+
+
+@shares_problem_options
+def compare(problem: ProblemOptions, subjects: Subjects = None, json: Json = False) -> None:
+    """Compare schedules under the same costs, ranked by formula, by table and by execution."""
+    import schedules
+    from explorer import api
+    from explorer.cli import console
+    from explorer.reports import contract, tables
+
+    names = subjects or [named.name for named in schedules.every()]
+    pairs = _with_options(problem, names)
+    costs = problem.costs()
+    with console.progress("comparing") as status:
+        result = api.compare(
+            pairs,
+            costs,
+            DEVICES if problem.devices is None else problem.devices,
+            MICROBATCHES if problem.microbatches is None else problem.microbatches,
+            backward=problem.split,
+            engine=problem.engine,
+            progress=lambda name: status.update(f"evaluating {name}"),
+        )
+    if json:
+        console.show_json(contract.comparison(result))
+    else:
+        console.show(tables.comparison(result))
+
+
+def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, dict[str, object]]]:
+    """Give every schedule the options that it has; an option that none of them has is an error."""
+    import schedules
+    from explorer import api
+    from explorer.cli.subjects import parse_subject, typed
+
+    unused = dict(problem.schedule_options)
+    pairs: list[tuple[str, dict[str, object]]] = []
+    for text in names:
+        name, own = parse_subject(text)
+        if api.is_file(name):
+            pairs.append((name, {}))
+            continue
+        named = schedules.find(name)
+        common = {key: value for key, value in problem.schedule_options.items() if key in named.options}
+        for key in common:
+            unused.pop(key, None)
+        pairs.append((name, typed(named, {**common, **own})))
+    if unused:
+        raise UsageError(f"none of the schedules has an option {', '.join(unused)}")
+    return pairs

@@ -1,0 +1,56 @@
+"""`explorer evaluate`: one schedule, the three levels, per-device figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.cli.options import Json, ProblemOptions, shares_problem_options
+
+if TYPE_CHECKING:
+    from explorer.evaluation.results import Evaluation
+
+Subject = Annotated[
+    str,
+    typer.Argument(metavar="SCHEDULE|FILE", help="A schedule's name, as in `hanayo` or `hanayo:waves=2`, or a file."),
+]
+
+
+@shares_problem_options
+def evaluate(problem: ProblemOptions, subject: Subject, json: Json = False) -> None:
+    """Evaluate one schedule: closed formula, idealised table, execution; per-device figures."""
+    from explorer.cli import console
+    from explorer.reports import contract, tables
+
+    with console.progress(f"evaluating {subject}"):
+        result = evaluated(problem, subject)
+    if json:
+        console.show_json(contract.evaluation(result))
+    else:
+        console.show(tables.evaluation(result))
+
+
+def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
+    """Evaluate what the command line asks for."""
+    import schedules
+    from explorer import api
+    from explorer.cli.options import DEVICES, MICROBATCHES
+    from explorer.cli.subjects import parse_subject, typed
+
+    name, own = parse_subject(subject)
+    options = {**problem.schedule_options, **own}
+    devices, microbatches = problem.devices, problem.microbatches
+    if not api.is_file(name):
+        options = typed(schedules.find(name), options)
+        devices = DEVICES if devices is None else devices
+        microbatches = MICROBATCHES if microbatches is None else microbatches
+    return api.evaluate(
+        name,
+        problem.costs(),
+        devices,
+        microbatches,
+        options=options,
+        backward=problem.split,
+        engine=problem.engine,
+    )

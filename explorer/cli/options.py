@@ -1,0 +1,186 @@
+"""The options that commands share, declared once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from explorer.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from explorer.api import Costs
+
+DEVICES = MICROBATCHES = 8
+"""The source paper's operating point (arXiv:2605.24006)."""
+
+_SIZE, _SCHEDULE, _ABSTRACT, _MODELLED, _RUN = (
+    "Size", "Schedule", "Abstract costs (one microbatch's share of work on one device)", "Modelled costs", "Execution",
+)  # fmt: skip
+
+
+def _option(*names: str, help: str, panel: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False)
+
+
+@dataclass(frozen=True)
+class ProblemOptions:
+    """What is run, and what it costs; text as given, None where not given."""
+
+    devices: Annotated[
+        int | None, _option("--devices", "-D", help="Number of devices [8, or the file's].", panel=_SIZE)
+    ] = None
+    microbatches: Annotated[
+        int | None,
+        _option("--microbatches", "-M", help="Number of microbatches [8, or the file's].", panel=_SIZE),
+    ] = None
+    chunks: Annotated[
+        int | None, _option("--chunks", help="Chunks a device (interleaved schedules).", panel=_SCHEDULE)
+    ] = None
+    waves: Annotated[int | None, _option("--waves", help="Waves (Hanayo).", panel=_SCHEDULE)] = None
+    variant: Annotated[
+        str | None, _option("--variant", help="Variant of a schedule that has several.", panel=_SCHEDULE)
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        _option(
+            "--option",
+            "-o",
+            help="Any other option of a schedule, as NAME=VALUE; see `explorer list`.",
+            panel=_SCHEDULE,
+        ),
+    ] = None
+    split_backward: Annotated[
+        bool, _option("--split-backward", help="Run every backward as I, then W.", panel=_SCHEDULE)
+    ] = False
+    fused_backward: Annotated[
+        bool, _option("--fused-backward", help="Run every I with its W as one B.", panel=_SCHEDULE)
+    ] = False
+    forward: Annotated[
+        str | None, _option("--forward", help="Time of a forward, such as 1 or 1.1ms [1].", panel=_ABSTRACT)
+    ] = None
+    backward: Annotated[
+        str | None, _option("--backward", help="Time of a full backward [2 forwards].", panel=_ABSTRACT)
+    ] = None
+    input_grad: Annotated[
+        str | None,
+        _option("--input-grad", help="Time of an input gradient [half a backward].", panel=_ABSTRACT),
+    ] = None
+    weight_grad: Annotated[
+        str | None,
+        _option("--weight-grad", help="Time of a weight gradient [half a backward].", panel=_ABSTRACT),
+    ] = None
+    comm_time: Annotated[
+        str | None, _option("--comm-time", help="Time of one transfer between devices [0].", panel=_ABSTRACT)
+    ] = None
+    sync_time: Annotated[
+        str | None,
+        _option("--sync-time", help="Time to all-reduce one device's share of the gradients [0].", panel=_ABSTRACT),
+    ] = None
+    per_stage: Annotated[
+        bool,
+        _option("--per-stage", help="Costs are those of a stage, not of a device's share.", panel=_ABSTRACT),
+    ] = False
+    stage_factors: Annotated[
+        str | None,
+        _option("--stage-factors", help="Relative cost of each stage, such as 1.2,1,1,1.5.", panel=_ABSTRACT),
+    ] = None
+    microbatch_factors: Annotated[
+        str | None,
+        _option("--microbatch-factors", help="Relative length of each microbatch.", panel=_ABSTRACT),
+    ] = None
+    memory_factors: Annotated[
+        str | None,
+        _option("--memory-factors", help="Relative activation memory of each stage.", panel=_ABSTRACT),
+    ] = None
+    system: Annotated[
+        str | None, _option("--system", help="System, by name or TOML file [paper-h100].", panel=_MODELLED)
+    ] = None
+    model: Annotated[
+        str | None, _option("--model", help="Model, by name or TOML file [paper-128x4096].", panel=_MODELLED)
+    ] = None
+    communication: Annotated[
+        str | None, _option("--communication", help="none, latency, link or blocking.", panel=_RUN)
+    ] = None
+    no_gradient_sync: Annotated[
+        bool, _option("--no-gradient-sync", help="Leave the replicas' gradient all-reduce out.", panel=_RUN)
+    ] = False
+    overlap_factor: Annotated[
+        str | None,
+        _option("--overlap-factor", help="Time of an overlapped F&B, as a fraction of F + B [1].", panel=_RUN),
+    ] = None
+    freed_at_input_grad: Annotated[
+        str | None,
+        _option("--freed-at-input-grad", help="Share of an activation that I frees [0].", panel=_RUN),
+    ] = None
+    mem_limit: Annotated[
+        str | None,
+        _option(
+            "--mem-limit",
+            help="Per device: activations (4) or bytes (40GiB); one, or one a device.",
+            panel=_RUN,
+        ),
+    ] = None
+    engine: Annotated[str, _option("--engine", help="auto, longest-path or cp-sat [auto].", panel=_RUN)] = "auto"
+
+    @property
+    def split(self) -> str | None:
+        """``"split"``, ``"fused"``, or None to leave backwards as they are."""
+        if self.split_backward and self.fused_backward:
+            raise UsageError("--split-backward and --fused-backward contradict each other")
+        return "split" if self.split_backward else "fused" if self.fused_backward else None
+
+    @property
+    def schedule_options(self) -> dict[str, str | int]:
+        """The options meant for schedules, by their parameter names; values of ``--option`` as text."""
+        given: dict[str, str | int] = {}
+        for text in self.option or ():
+            name, equals, value = text.partition("=")
+            if not equals or not name:
+                raise UsageError(f"--option must be NAME=VALUE, got {text!r}")
+            given[name.replace("-", "_")] = value
+        for name in ("chunks", "waves", "variant"):
+            if (value := getattr(self, name)) is not None:
+                given[name] = value
+        return given
+
+    def costs(self) -> Costs:
+        """The costs that these options describe.
+
+        Raises
+        ------
+        UsageError
+            If abstract and modelled costs are mixed, or a value is no number.
+        """
+        from explorer.cli.costs import from_options
+
+        return from_options(self)
+
+
+def shares_problem_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command whose first parameter is a `ProblemOptions` its fields as options of its own."""
+    own = inspect.signature(command, eval_str=True).parameters
+    hints = get_type_hints(ProblemOptions, include_extras=True)
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(ProblemOptions)
+    ]
+    rest = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in list(own.values())[1:]]
+
+    def run(**given: Any) -> None:
+        problem = ProblemOptions(**{field.name: given.pop(field.name) for field in fields(ProblemOptions)})
+        command(problem, **given)
+
+    run.__signature__ = inspect.Signature(rest + shared)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in rest + shared}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.", show_default=False)]
+Output = Annotated[str | None, typer.Option("--output", help="Write to this file.", show_default=False)]

@@ -1,0 +1,237 @@
+"""What a timeline amounts to: per-device figures and the critical path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.core.dataflow import flow, product
+from explorer.core.op import Kind
+from explorer.core.placement import IntArray
+from explorer.core.problem import Problem
+from explorer.core.schedule import Schedule
+from explorer.core.timeline import Timeline
+
+
+def producers(schedule: Schedule) -> IntArray:
+    """(ops,) The row whose product each row waits for; -1 for none."""
+    placement, table = schedule.placement, flow(schedule.placement)
+    stages = placement.stages
+    made = np.array([-1 if (p := product(kind)) is None else int(p) for kind in Kind])[schedule.kind]
+    row_of = np.full(placement.microbatches * 2 * stages, -1, np.int64)
+    makes = made >= 0
+    row_of[((schedule.microbatch.astype(np.int64) * 2 + made) * stages + schedule.stage)[makes]] = np.flatnonzero(makes)
+    route = placement.columns.route_of[schedule.microbatch]
+    wanted = table.needs[route, schedule.kind, schedule.stage]
+    found = row_of[np.where(wanted >= 0, schedule.microbatch.astype(np.int64) * 2 * stages + wanted, 0)]
+    return np.where(wanted >= 0, found, -1)
+
+
+def work(schedule: Schedule, problem: Problem) -> IntArray:
+    """(ops,) Ticks of computing in each row, without launch overhead.
+
+    The two ops of an overlapped pair take their common duration once: it stands in the pair's first row.
+    """
+    durations = problem.durations[problem.profile_of[schedule.microbatch], schedule.chunk, schedule.kind]
+    if not schedule.overlaps:
+        return durations
+    first = np.flatnonzero(~schedule.joined)
+    sums = np.add.reduceat(durations, first)
+    sizes = np.diff(np.append(first, len(schedule)))
+    factor = problem.overlap
+    sums = np.where(sizes > 1, sums * factor.numerator // factor.denominator, sums)
+    result = np.zeros_like(durations)
+    result[first] = sums
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceFigures:
+    """Per-device ticks; each an array over devices.
+
+    Parameters
+    ----------
+    busy
+        Computing.
+    idle
+        The rest of the makespan.
+    exposed_communication
+        The part of idle in which some input that the device waits for is on its way, or a blocking send keeps it.
+    overhead
+        The part of idle spent on launching ops and posting sends.
+    """
+
+    busy: IntArray
+    idle: IntArray
+    exposed_communication: IntArray
+    overhead: IntArray
+
+
+def device_figures(timeline: Timeline, problem: Problem) -> DeviceFigures:
+    """Where every device's time goes."""
+    schedule = timeline.schedule
+    busy = np.zeros(schedule.devices, np.int64)
+    np.add.at(busy, schedule.device, work(schedule, problem))
+    posted = np.where(timeline.sent >= 0, problem.posting, 0)
+    last_of_occupancy = np.append(~schedule.joined[1:], True) if len(schedule) else schedule.joined
+    overhead = posted + np.where(schedule.joined, 0, problem.launch)
+    sending = np.where(last_of_occupancy, timeline.free - timeline.end, 0) - posted
+    exposed = _waited_for_transfers(timeline) + sending
+    totals = [np.zeros(schedule.devices, np.int64) for _ in range(2)]
+    for total, column in zip(totals, (exposed, overhead), strict=True):
+        np.add.at(total, schedule.device, column)
+    return DeviceFigures(busy, timeline.makespan - busy, *totals)
+
+
+def _waited_for_transfers(timeline: Timeline) -> IntArray:
+    """(ops,) How much of the gap before each occupancy passes while an input is on its way; in its first row."""
+    schedule = timeline.schedule
+    source = producers(schedule)
+    remote = (source >= 0) & (schedule.kind != Kind.W)
+    remote &= timeline.arrival[source] >= 0
+    gap_from = np.concatenate(([0], timeline.free[:-1]))
+    gap_from[schedule.offsets[:-1][schedule.offsets[:-1] < len(schedule)]] = 0
+    first = np.maximum.accumulate(np.where(schedule.joined, 0, np.arange(len(schedule))))
+    gap_from = gap_from[first]
+    since = np.where(remote, np.maximum(timeline.end[source], gap_from), np.iinfo(np.int64).max)
+    until = np.where(remote, timeline.arrival[source], -1)
+    waited = np.maximum(np.where(remote, until - since, 0), 0)
+    if not schedule.overlaps:
+        return waited
+    for row in np.flatnonzero(schedule.joined):  # two inputs: the time in which either is on its way
+        head = first[row]
+        both = max(0, min(int(until[head]), int(until[row])) - max(int(since[head]), int(since[row])))
+        if waited[head] > 0 and waited[row] > 0:
+            waited[row] -= both
+    return waited
+
+
+class Part(StrEnum):
+    """What the critical path spends time on."""
+
+    COMPUTE = "compute"
+    OVERHEAD = "overhead"
+    COMMUNICATION = "communication"
+    SYNCHRONISATION = "synchronisation"
+
+
+class Step(NamedTuple):
+    """A piece of the critical path, in ticks; ``row`` is the op that runs or sends, -1 for a synchronisation."""
+
+    part: Part
+    row: int
+    start: int
+    end: int
+
+
+def critical_path(timeline: Timeline, problem: Problem) -> tuple[Step, ...]:
+    """A chain of ops and transfers without gap from time 0 to the makespan, earliest first.
+
+    Where an op waited for its device and for an input alike, the chain follows the device.
+    """
+    schedule = timeline.schedule
+    if not len(schedule):
+        return ()
+    source = producers(schedule)
+    steps: list[Step] = []
+    row = _synchronisation_steps(timeline, steps)
+    before_on_link = _before_on_link(timeline)
+    while True:
+        start, end = int(timeline.start[row]), int(timeline.end[row])
+        steps.append(Step(Part.COMPUTE, row, start, end))
+        if start == 0:
+            break
+        head = row
+        while schedule.joined[head]:
+            head -= 1
+        previous = head - 1
+        if head > schedule.offsets[schedule.device[row]] and timeline.free[previous] == start:
+            if timeline.end[previous] < start:
+                steps.append(Step(Part.COMMUNICATION, previous, int(timeline.end[previous]), start))
+            row = previous
+            continue
+        tail = head + 1
+        while tail < len(schedule) and schedule.joined[tail]:
+            tail += 1
+        row = next(
+            int(source[r])
+            for r in range(head, tail)
+            if source[r] >= 0 and max(timeline.arrival[source[r]], timeline.end[source[r]]) == start
+        )
+        row = _transfer_steps(timeline, before_on_link, row, steps)
+    return tuple(reversed(steps))
+
+
+def _synchronisation_steps(timeline: Timeline, steps: list[Step]) -> int:
+    """Walk back over the synchronisations that end the makespan, if they do; the row that the chain goes on with."""
+    schedule = timeline.schedule
+    reached = timeline.makespan
+    while True:
+        sync = next((s for s in timeline.syncs if s.end == reached and s.end > s.start), None)
+        if sync is None or (not steps and timeline.compute_end == reached):
+            break
+        steps.append(Step(Part.SYNCHRONISATION, -1, sync.start, sync.end))
+        reached = sync.start
+        of_chunk = np.flatnonzero((schedule.chunk == sync.chunk) & (timeline.end == reached))
+        if len(of_chunk):
+            return int(of_chunk[0])
+    ending = np.flatnonzero(timeline.free == reached)
+    row = int(ending[-1])
+    if timeline.end[row] < reached:
+        steps.append(Step(Part.COMMUNICATION, row, int(timeline.end[row]), reached))
+    return row
+
+
+def _before_on_link(timeline: Timeline) -> dict[int, int]:
+    """For each sending row, the row that sent before it over the same directed pair of devices."""
+    schedule = timeline.schedule
+    table = flow(schedule.placement)
+    sending = np.flatnonzero(timeline.sent >= 0)
+    route = schedule.placement.columns.route_of[schedule.microbatch[sending]]
+    made = (schedule.kind[sending] != Kind.F).astype(np.int64)
+    to = table.target[route, made, schedule.stage[sending]]
+    last: dict[tuple[int, int], int] = {}
+    before: dict[int, int] = {}
+    for row, pair in zip(
+        sending.tolist(), zip(schedule.device[sending].tolist(), to.tolist(), strict=True), strict=True
+    ):
+        if pair in last:
+            before[row] = last[pair]
+        last[pair] = row
+    return before
+
+
+def _transfer_steps(timeline: Timeline, before: dict[int, int], row: int, steps: list[Step]) -> int:
+    """Walk back over a transfer and those that it queued behind, to the row whose end set the first of them going."""
+    if timeline.sent[row] < 0:
+        return row
+    until = int(timeline.arrival[row])
+    while True:
+        sent = int(timeline.sent[row])
+        previous = before.get(row)
+        queued = previous is not None and timeline.released[previous] == sent and timeline.end[row] < sent
+        if not queued or previous is None:
+            steps.append(Step(Part.COMMUNICATION, row, int(timeline.end[row]), until))
+            return row
+        steps.append(Step(Part.COMMUNICATION, row, sent, until))
+        row, until = previous, sent
+
+
+def split(path: tuple[Step, ...], problem: Problem) -> dict[Part, int]:
+    """Ticks of the critical path by what they are spent on; launch overheads are taken out of compute."""
+    totals = dict.fromkeys(Part, 0)
+    for step in path:
+        overhead = problem.launch if step.part is Part.COMPUTE else 0
+        totals[step.part] += step.end - step.start - overhead
+        totals[Part.OVERHEAD] += overhead
+    return totals
+
+
+def bubble_ratio(timeline: Timeline, problem: Problem) -> Fraction:
+    """1 - work / (devices x makespan); 0 where nothing takes time."""
+    whole = timeline.schedule.devices * timeline.makespan
+    return 1 - Fraction(int(work(timeline.schedule, problem).sum()), whole) if whole else Fraction(0)

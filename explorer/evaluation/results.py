@@ -1,0 +1,257 @@
+"""What an evaluation and a comparison amount to: values that reports and files are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from explorer.core.problem import Communication, Problem
+from explorer.core.schedule import Schedule
+from explorer.core.timeline import Timeline
+from explorer.evaluation.longest_path import evaluate
+from explorer.evaluation.memory import fits, peaks, static
+from explorer.evaluation.metrics import (
+    DeviceFigures,
+    Part,
+    Step,
+    bubble_ratio,
+    critical_path,
+    device_figures,
+    split,
+)
+from schedules.formula import Formula
+
+LEVELS = ("formula", "table", "execution")
+"""The three levels of abstraction, from the coarsest."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one level of abstraction says; None where it says nothing.
+
+    Parameters
+    ----------
+    makespan
+        In the problem's unit of time.
+    bubble_ratio
+        1 - work / (devices x makespan).
+    peak_activations
+        One a device, in device units.
+    remark
+        The formula's assumptions, or what the level leaves out.
+    """
+
+    makespan: Fraction | None
+    bubble_ratio: Fraction | None
+    peak_activations: tuple[Fraction, ...] | None
+    remark: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceReport:
+    """One device; times in the problem's unit, memory in bytes (None where costs are abstract)."""
+
+    device: int
+    busy: Fraction
+    idle: Fraction
+    exposed_communication: Fraction
+    overhead: Fraction
+    peak_activations: Fraction
+    resident_share: Fraction
+    peak_memory: int | None
+    static_memory: int | None
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """No order of these ops on this placement is faster than this, and why."""
+
+    ticks: int
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A schedule under a problem, at three levels.
+
+    Parameters
+    ----------
+    name
+        The schedule's name, or the file it came from.
+    parameters
+        Devices, microbatches and the schedule's own options.
+    engine
+        What computed the timeline.
+    confirmed_by
+        The other engine that was found to agree to the tick, if any ran.
+    levels
+        By name, see `LEVELS`.
+    bound
+        A lower bound on the makespan over all orders of these ops on this placement.
+    cautions
+        What a reader should be warned of.
+    """
+
+    name: str
+    parameters: Mapping[str, object]
+    schedule: Schedule
+    problem: Problem
+    timeline: Timeline
+    engine: str
+    confirmed_by: str | None
+    levels: Mapping[str, Level]
+    devices: tuple[DeviceReport, ...]
+    path: tuple[Step, ...]
+    path_split: Mapping[Part, Fraction]
+    fits_memory: bool
+    bound: LowerBound | None = None
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def makespan(self) -> Fraction:
+        """In the problem's unit of time."""
+        return self.problem.time.value(self.timeline.makespan)
+
+    @property
+    def longest_device_span(self) -> Fraction:
+        """The longest time between a device's first start and last end."""
+        return self.problem.time.value(int(self.timeline.spans.max()))
+
+    @property
+    def gap(self) -> Fraction | None:
+        """How far the makespan is over the lower bound, as a fraction of the makespan."""
+        if self.bound is None or not self.timeline.makespan:
+            return None
+        return Fraction(self.timeline.makespan - self.bound.ticks, self.timeline.makespan)
+
+
+def idealised(problem: Problem) -> Problem:
+    """The same costs without transfers, synchronisation or overheads: the second level."""
+    return replace(problem, communication=Communication.NONE, launch=0, posting=0, sync=np.zeros_like(problem.sync))
+
+
+def assess(
+    name: str,
+    parameters: Mapping[str, object],
+    timeline: Timeline,
+    problem: Problem,
+    formula: Formula,
+    *,
+    engine: str,
+    confirmed_by: str | None = None,
+    bound: LowerBound | None = None,
+    cautions: Sequence[str] = (),
+) -> Evaluation:
+    """Draw up everything that is reported of an evaluated schedule.
+
+    Parameters
+    ----------
+    timeline
+        As the engine computed it under ``problem``.
+    formula
+        The first level; its makespan is in the problem's unit.
+    """
+    schedule, time = timeline.schedule, problem.time
+    units = tuple(problem.stash.unit * int(peak) for peak in peaks(schedule, problem, problem.stash))
+    ideal = idealised(problem)
+    table = evaluate(schedule, ideal)
+    path = critical_path(timeline, problem)
+    return Evaluation(
+        name=name,
+        parameters=parameters,
+        schedule=schedule,
+        problem=problem,
+        timeline=timeline,
+        engine=engine,
+        confirmed_by=confirmed_by,
+        levels={
+            "formula": Level(formula.makespan, formula.bubble_ratio, formula.peak_activations, formula.assumptions),
+            "table": Level(
+                time.value(table.makespan),
+                bubble_ratio(table, ideal),
+                units,
+                "no transfers, no synchronisation",
+            ),
+            "execution": Level(time.value(timeline.makespan), bubble_ratio(timeline, problem), units),
+        },
+        devices=_devices(schedule, problem, device_figures(timeline, problem), units),
+        path=path,
+        path_split={part: time.value(ticks) for part, ticks in split(path, problem).items()},
+        fits_memory=fits(schedule, problem),
+        bound=bound,
+        cautions=tuple(cautions),
+    )
+
+
+def _devices(
+    schedule: Schedule, problem: Problem, figures: DeviceFigures, units: Sequence[Fraction]
+) -> tuple[DeviceReport, ...]:
+    value, placement = problem.time.value, schedule.placement
+    stored = static(schedule, problem.bytes) if problem.bytes else None
+    stashed = peaks(schedule, problem, problem.bytes) if problem.bytes else None
+    return tuple(
+        DeviceReport(
+            device=device,
+            busy=value(figures.busy[device]),
+            idle=value(figures.idle[device]),
+            exposed_communication=value(figures.exposed_communication[device]),
+            overhead=value(figures.overhead[device]),
+            peak_activations=units[device],
+            resident_share=sum((placement.shares[chunk] for chunk in placement.resident[device]), Fraction(0)),
+            peak_memory=None if stored is None or stashed is None else int(stored[device] + stashed[device]),
+            static_memory=None if stored is None else int(stored[device]),
+        )
+        for device in range(schedule.devices)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several schedules under the same costs.
+
+    Parameters
+    ----------
+    rows
+        Evaluations, fastest execution first.
+    inapplicable
+        For each schedule that does not exist for this problem, why.
+    """
+
+    rows: tuple[Evaluation, ...]
+    inapplicable: Mapping[str, str] = field(default_factory=dict)
+
+    def ranks(self, level: str) -> dict[str, int]:
+        """Each schedule's place by makespan at a level, 1 the fastest; equal makespans share a place.
+
+        A schedule about which the level says nothing has none.
+        """
+        spans = {row.name: row.levels[level].makespan for row in self.rows}
+        known = {name: span for name, span in spans.items() if span is not None}
+        return {name: 1 + sum(other < span for other in known.values()) for name, span in known.items()}
+
+    def ranking(self, level: str) -> list[str]:
+        """Names at a level, fastest first; equal ones in the order of the rows."""
+        ranks = self.ranks(level)
+        return sorted(ranks, key=lambda name: ranks[name])
+
+    def moves(self, coarse: str, fine: str) -> dict[str, tuple[int, int]]:
+        """The schedules whose place changes from one level to a finer one, among those that both levels rank.
+
+        Returns
+        -------
+        dict
+            From name to (place at the coarse level, place at the fine one).
+        """
+        shared = [n for n in self.ranks(coarse) if n in self.ranks(fine)]
+        places = {}
+        for level in (coarse, fine):
+            spans = {row.name: row.levels[level].makespan for row in self.rows if row.name in shared}
+            places[level] = {n: 1 + sum(o < s for o in spans.values()) for n, s in spans.items()}  # type: ignore[operator]
+        return {
+            name: (places[coarse][name], places[fine][name])
+            for name in shared
+            if places[coarse][name] != places[fine][name]
+        }

@@ -1,0 +1,1 @@
+"""Reading and writing schedules; a format a file."""

@@ -1,0 +1,65 @@
+"""Files, so that a failure points at the place and nothing is ever written half."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from explorer.core.errors import Malformed, UsageError
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be opened.
+    Malformed
+        If it is no UTF-8 text.
+    """
+    try:
+        return path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a folder, not a file") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise Malformed(f"byte {error.start} is no UTF-8 text", str(path)) from None
+
+
+def write_text(path: Path, parts: Iterable[str]) -> None:
+    """Write a file whole or not at all, replacing what was there.
+
+    Raises
+    ------
+    UsageError
+        If the folder does not exist or cannot be written.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, not a file")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123 - a handle, not a path
+            stream.writelines(parts)
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

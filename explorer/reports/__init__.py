@@ -1,0 +1,1 @@
+"""What people and programs read: rich renderables and plain JSON values. Nothing here prints."""

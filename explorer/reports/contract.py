@@ -1,0 +1,125 @@
+"""The JSON that programs read: field names are a contract, additions are free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from explorer.core.units import as_number
+from explorer.evaluation.checker import Violation
+from explorer.evaluation.results import LEVELS, Comparison, Evaluation, Level
+
+
+def evaluation(result: Evaluation) -> dict[str, Any]:
+    """An evaluation as plain JSON values; times in ``time_unit``, memory in bytes and device units."""
+    problem, execution = result.problem, result.levels["execution"]
+    return {
+        "schedule": result.name,
+        "parameters": dict(result.parameters),
+        "communication": str(problem.communication),
+        "gradient_sync": bool(result.timeline.syncs),
+        "engine": result.engine,
+        "confirmed_by": result.confirmed_by,
+        "makespan": as_number(result.makespan),
+        "longest_device_span": as_number(result.longest_device_span),
+        "bubble_ratio": _number(execution.bubble_ratio),
+        "lower_bound": None if result.bound is None else as_number(problem.time.value(result.bound.ticks)),
+        "lower_bound_reason": None if result.bound is None else result.bound.reason,
+        "gap": _number(result.gap),
+        "fits_memory": result.fits_memory,
+        "levels": {name: _level(result.levels[name]) for name in LEVELS},
+        "devices": [
+            {
+                "device": device.device,
+                "busy": as_number(device.busy),
+                "idle": as_number(device.idle),
+                "exposed_communication": as_number(device.exposed_communication),
+                "overhead": as_number(device.overhead),
+                "peak_activations": as_number(device.peak_activations),
+                "resident_share": as_number(device.resident_share),
+                "peak_memory": device.peak_memory,
+                "static_memory": device.static_memory,
+            }
+            for device in result.devices
+        ],
+        "critical_path": {str(part): as_number(time) for part, time in result.path_split.items()},
+        "cautions": list(result.cautions),
+        "time_unit": problem.time.unit,
+        "exact": not problem.time.rounds,
+        "quantisation_error": as_number(problem.rounding),
+    }
+
+
+def comparison(result: Comparison) -> dict[str, Any]:
+    """A comparison as plain JSON values."""
+    return {
+        "rows": [evaluation(row) for row in result.rows],
+        "ranking": {level: result.ranking(level) for level in LEVELS},
+        "ranks": {level: result.ranks(level) for level in LEVELS},
+        "inapplicable": dict(result.inapplicable),
+    }
+
+
+def timeline(result: Evaluation) -> dict[str, Any]:
+    """An evaluation with the start and end of every op, transfer and synchronisation, in ``time_unit``."""
+    value = result.problem.time.value
+    ran = result.timeline
+    columns = (ran.start, ran.end, ran.sent, ran.arrival)
+    lines = []
+    for device in range(result.schedule.devices):
+        rows = result.schedule.rows(device)
+        ops = []
+        times = zip(*(column[rows.start : rows.stop].tolist() for column in columns), strict=True)
+        for op, joined, (start, end, sent, arrival) in zip(
+            result.schedule.ops(device),
+            result.schedule.joined[rows.start : rows.stop].tolist(),
+            times,
+            strict=True,
+        ):
+            entry: dict[str, Any] = {
+                "op": str(op),
+                "start": as_number(value(start)),
+                "end": as_number(value(end)),
+            }
+            if joined:
+                entry["overlaps_with_previous"] = True
+            if sent >= 0:
+                entry["transfer"] = {"start": as_number(value(sent)), "arrival": as_number(value(arrival))}
+            ops.append(entry)
+        lines.append({"device": device, "ops": ops})
+    syncs = [
+        {
+            "chunk": s.chunk,
+            "devices": list(s.devices),
+            "start": as_number(value(s.start)),
+            "end": as_number(value(s.end)),
+        }
+        for s in ran.syncs
+    ]
+    return evaluation(result) | {"timeline": lines, "synchronisations": syncs}
+
+
+def violations(found: Sequence[Violation]) -> dict[str, Any]:
+    """The outcome of a check as plain JSON values."""
+    return {
+        "valid": not found,
+        "violations": [{"kind": v.kind, "where": v.where, "message": v.message} for v in found],
+    }
+
+
+def _level(level: Level) -> dict[str, Any]:
+    return {
+        "makespan": _number(level.makespan),
+        "bubble_ratio": _number(level.bubble_ratio),
+        "peak_activations": level.peak_activations and _numbers(level.peak_activations),
+        "assumptions": level.remark,
+    }
+
+
+def _numbers(values: Iterable[Fraction]) -> list[int | float]:
+    return [as_number(value) for value in values]
+
+
+def _number(value: Fraction | int | None) -> int | float | None:
+    return None if value is None else as_number(value)
