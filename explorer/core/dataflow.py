@@ -58,7 +58,7 @@ class Flow(NamedTuple):
     needs
         (R, 4, S) the product that (route, kind, stage) waits for, as ``product * S + stage``; -1 for none.
     target
-        (R, 2, S) the device that waits for product p of stage s; -1 for none. W does not count: it runs where its I ran.
+        (R, 2, S) the device that waits for product p of stage s; -1 for none. W does not count (its I ran here).
     message
         (R, 2, S) the chunk behind which the product crosses: the maker of an activation, the receiver of a gradient.
     """

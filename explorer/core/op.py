@@ -25,7 +25,7 @@ class Kind(IntEnum):
     """What an op computes; the values index cost tables."""
 
     F = 0
-    I = 1  # noqa: E741 - the field's letter
+    I = 1
     W = 2
     B = 3
 

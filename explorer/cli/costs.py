@@ -1,0 +1,90 @@
+"""From options to costs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from explorer.api import Costs
+from explorer.cli.options import ProblemOptions
+from explorer.config.recipe import AbstractCosts
+from explorer.core.errors import UsageError, nearest
+from explorer.core.problem import Communication
+from explorer.core.units import duration, number
+
+_TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time")
+_FACTORS = ("stage_factors", "microbatch_factors", "memory_factors")
+_MODELLED = ("system", "model")
+
+
+def from_options(options: ProblemOptions) -> Costs:
+    """Abstract costs if any is given, else modelled ones (the source paper's operating point by default).
+
+    Raises
+    ------
+    UsageError
+        If abstract and modelled costs are mixed, times have different units, or a value is no number.
+    """
+    abstract = [name for name in (*_TIMES, *_FACTORS, "per_stage") if getattr(options, name)]
+    modelled = [name for name in _MODELLED if getattr(options, name)]
+    if abstract and modelled:
+        raise UsageError(
+            f"{_flag(abstract[0])} gives abstract costs and {_flag(modelled[0])} modelled ones; give one or the other"
+        )
+    common: dict[str, Any] = {
+        "communication": _communication(options.communication),
+        "gradient_sync": not options.no_gradient_sync,
+        "memory_limit": options.mem_limit,
+        "freed_at_input": _share(options.freed_at_input_grad),
+    }
+    if options.overlap_factor is not None:
+        common["overlap"] = number(options.overlap_factor, "--overlap-factor")
+    if abstract:
+        return AbstractCosts(**_times(options), **_factors(options), per_stage=options.per_stage, **common)
+    from explorer.config import catalogue
+    from explorer.config.recipe import ModelledCosts
+
+    return ModelledCosts(
+        model=catalogue.load_model(options.model or catalogue.DEFAULT_MODEL),
+        system=catalogue.load_system(options.system or catalogue.DEFAULT_SYSTEM),
+        **common,
+    )
+
+
+def _times(options: ProblemOptions) -> dict[str, Any]:
+    given = {name: duration(text, _flag(name)) for name in _TIMES if (text := getattr(options, name)) is not None}
+    units = {unit for value, unit in given.values() if value}
+    if len(units) > 1:
+        raise UsageError("give either all times a unit (1.1ms) or none (1)")
+    unit = units.pop() if units else "1"
+    if unit == "s" and "forward" not in given:
+        raise UsageError("give --forward too: times with a unit have no default to go with")
+    return {name: value for name, (value, _) in given.items()} | {"unit": unit}
+
+
+def _factors(options: ProblemOptions) -> dict[str, tuple[Fraction, ...]]:
+    return {
+        name: tuple(number(part, _flag(name)) for part in text.split(","))
+        for name in _FACTORS
+        if (text := getattr(options, name)) is not None
+    }
+
+
+def _share(text: str | None) -> Fraction:
+    share = number(text or "0", "--freed-at-input-grad")
+    if not 0 <= share <= 1:
+        raise UsageError(f"--freed-at-input-grad must be a share between 0 and 1, got {text}")
+    return share
+
+
+def _communication(text: str | None) -> Communication | None:
+    if text is None:
+        return None
+    try:
+        return Communication(text.lower())
+    except ValueError:
+        raise UsageError(f"no communication mode is called {text!r}; {nearest(text, list(Communication))}") from None
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
