@@ -10,28 +10,29 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
 
-PRODUCT = (0, 1, -1, 1)
-"""For each `Kind` the `Product` that it leaves for others; -1 for none (see `explorer.core.dataflow`)."""
+PRODUCT = (0, 1, 2, 1)
+"""For each `Kind` the `Product` that it leaves (see `explorer.core.dataflow`); 2, a weight gradient, no op waits for."""
 
 
 def advance(
     offsets: Any, stage: Any, kind: Any, microbatch: Any, joined: Any, product: Any,
-    route_of: Any, profile_of: Any, stages: int, chunk: Any, needs: Any, target: Any, message: Any,
+    route_of: Any, profile_of: Any, microbatches: int, stages: int, home: Any, chunk: Any, needs: Any, target: Any, message: Any,
     devices: int, chunks: int, durations: Any, overlap_numerator: int, overlap_denominator: int,
     launch: int, posting: int,
     link: Any, links: int, delay: Any, hold: Any, busy: Any,
-    ready: Any, link_free: Any, waiting: Any, stack: Any, cursor: Any, clock: Any,
+    ready: Any, link_free: Any, waiting: Any, stack: Any, cursor: Any, clock: Any, made: Any,
     start: Any, end: Any, free: Any, sent: Any, released: Any, arrival: Any,
 ) -> int:  # fmt: skip
     """Run every device as far as it goes.
 
     All tables are flat. The last two lines are written: working space (``ready``, ``waiting`` filled with -1, the
-    others with 0; ``cursor`` is the row at which each device stopped) and a timeline's columns (filled with -1).
+    others with 0; ``cursor`` is the row at which each device stopped) and a timeline's columns.
 
     Returns
     -------
     int
-        -1, or the first row of an overlapped pair whose duration is no whole number of ticks.
+        -1, or the first row found at fault: unknown, on the wrong device, repeated, or the first of an overlapped pair
+        whose duration is no whole number of ticks. ``made`` counts the ops of each product.
     """
     awake = devices
     for d in range(devices):
@@ -55,16 +56,20 @@ def advance(
                 m = microbatch[row]
                 s = stage[row]
                 k = kind[row]
+                if m < 0 or m >= microbatches or s < 0 or s >= stages or k < 0 or k > 3:
+                    return int(row)
                 route = route_of[m]
-                wanted = needs[(route * 4 + k) * stages + s]
+                if home[route * stages + s] != d:
+                    return int(row)
+                # W waits for its I, which ran here: for the op, not for the transfer of its product.
+                wanted = 3 * stages + s if k == 2 else needs[(route * 4 + k) * stages + s]
                 if wanted >= 0:
-                    place = m * 2 * stages + wanted
+                    place = wanted * microbatches + m
                     there = ready[place]
                     if there < 0:
                         missing = place
                         break
-                    # W waits for its I, which ran here: the transfer of I's product does not concern it.
-                    if product[k] >= 0 and there > begin:
+                    if there > begin:
                         begin = there
                 total += durations[(profile_of[m] * chunks + chunk[route * stages + s]) * 4 + k]
             if missing >= 0:
@@ -80,32 +85,39 @@ def advance(
             for row in range(i, j):
                 start[row] = begin
                 end[row] = finish
+                sent[row] = -1
+                released[row] = -1
+                arrival[row] = -1
                 m = microbatch[row]
                 p = product[kind[row]]
-                if p >= 0:
-                    s = stage[row]
-                    of = (route_of[m] * 2 + p) * stages + s
-                    to = target[of]
-                    there = finish
-                    if to >= 0 and to != d:
-                        go_on += posting
-                        leave = go_on
-                        pair = d * devices + to
-                        if link_free[pair] > leave:
-                            leave = link_free[pair]
-                        cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
-                        there = leave + delay[cost]
-                        link_free[pair] = leave + hold[cost]
-                        go_on += busy[cost]
-                        sent[row] = leave
-                        released[row] = leave + hold[cost]
-                        arrival[row] = there
-                    place = (m * 2 + p) * stages + s
-                    ready[place] = there
-                    if to >= 0 and waiting[to] == place:
-                        waiting[to] = -1
-                        stack[awake] = to
-                        awake += 1
+                s = stage[row]
+                place = (p * stages + s) * microbatches + m
+                if ready[place] >= 0:
+                    return int(row)
+                made[p] += 1
+                there = finish
+                of = (route_of[m] * 2 + p) * stages + s
+                to = -1 if p == 2 else target[of]
+                if to >= 0 and to != d:
+                    go_on += posting
+                    leave = go_on
+                    pair = d * devices + to
+                    if link_free[pair] > leave:
+                        leave = link_free[pair]
+                    cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
+                    there = leave + delay[cost]
+                    link_free[pair] = leave + hold[cost]
+                    go_on += busy[cost]
+                    sent[row] = leave
+                    released[row] = leave + hold[cost]
+                    arrival[row] = there
+                ready[place] = there
+                if kind[row] == 1:
+                    ready[(3 * stages + s) * microbatches + m] = 0
+                if to >= 0 and waiting[to] == place:
+                    waiting[to] = -1
+                    stack[awake] = to
+                    awake += 1
             for row in range(i, j):
                 free[row] = go_on
             now = go_on

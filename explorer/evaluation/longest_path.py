@@ -8,6 +8,7 @@ import numpy as np
 
 from explorer.core.dataflow import flow
 from explorer.core.errors import Deadlock, Inapplicable, Inexact
+from explorer.core.op import Kind
 from explorer.core.placement import IntArray
 from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
@@ -45,7 +46,6 @@ def evaluate(schedule: Schedule, problem: Problem, *, compile: bool | None = Non
         In mode ``link``, if transfers of different devices share a link: here, a link has one sender.
     """
     problem.require_fits(schedule.placement)
-    schedule.require_complete()
     if problem.communication is Communication.LINK:
         _require_own_links(problem)
     if compile is None:
@@ -72,28 +72,32 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
     def filled(size: int, value: int) -> Any:
         return np.full(size, value, np.int64) if compile else [value] * size
 
-    cursor = filled(devices, 0)
-    outputs = [filled(ops, -1) for _ in range(6)]
+    cursor, made = filled(devices, 0), filled(3, 0)
+    outputs = [np.empty(ops, np.int64) if compile else [0] * ops for _ in range(6)]
     loop = compiled() if compile else advance
-    uneven = loop(
+    fault = loop(
         flat(schedule.offsets), flat(schedule.stage), flat(schedule.kind), flat(schedule.microbatch),
         flat(schedule.joined), flat(np.array(PRODUCT, np.int64)),
-        flat(placement.columns.route_of), flat(problem.profile_of), stages, flat(placement.columns.chunk),
+        flat(placement.columns.route_of), flat(problem.profile_of), microbatches, stages,
+        flat(placement.columns.device), flat(placement.columns.chunk),
         flat(table.needs), flat(table.target), flat(table.message),
         devices, placement.chunks, flat(problem.durations), problem.overlap.numerator, problem.overlap.denominator,
         problem.launch, problem.posting,
         flat(problem.network.link), len(problem.network.names),
         flat(transfers.delay), flat(transfers.hold), flat(transfers.busy),
-        filled(microbatches * 2 * stages, -1), filled(devices * devices, 0), filled(devices, -1), filled(devices, 0),
-        cursor, filled(devices, 0), *outputs,
+        filled(microbatches * 4 * stages, -1), filled(devices * devices, 0), filled(devices, -1), filled(devices, 0),
+        cursor, filled(devices, 0), made, *outputs,
     )  # fmt: skip
-    if uneven >= 0:
+    cells = int(placement.columns.length[placement.columns.route_of].sum())
+    stuck = any(cursor[d] < schedule.offsets[d + 1] for d in range(devices))
+    if fault >= 0 or stuck or made[0] != cells or made[1] != cells or made[2] != (schedule.kind == Kind.I).sum():
+        schedule.require_complete()
+        if fault < 0:
+            raise _deadlock(schedule, [int(row) for row in cursor])
         raise Inexact(
-            f"the pair {schedule.op(uneven)} and {schedule.op(uneven + 1)} takes {problem.overlap} of its parts' sum, "
+            f"the pair {schedule.op(fault)} and {schedule.op(fault + 1)} takes {problem.overlap} of its parts' sum, "
             "which is no whole number of ticks"
         )
-    if any(cursor[d] < schedule.offsets[d + 1] for d in range(devices)):
-        raise _deadlock(schedule, [int(row) for row in cursor])
     return tuple(np.asarray(output, np.int64) for output in outputs)
 
 
