@@ -1,0 +1,351 @@
+"""An independent checker: derives every rule from the model's definition again and shares none with the evaluator.
+
+`verify_order` looks at a schedule alone, `verify` at its times too, and `slack` at what could have started earlier.
+A timeline without violations and without slack is the least fixed point of its order. All run in linear time,
+but for the sorting of transfers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from explorer.core.errors import UsageError
+from explorer.core.op import Kind
+from explorer.core.problem import Communication, Problem, Stash
+from explorer.core.timeline import Sync, Timeline
+from explorer.evaluation.order_checker import Reading, Rule, Slot, Violation, verify_order
+
+__all__ = ["Rule", "Violation", "slack", "verify", "verify_order"]
+
+
+def verify(timeline: Timeline, problem: Problem) -> list[Violation]:
+    """Everything that is wrong with a timeline; whether it is as early as can be is `slack`'s question.
+
+    Parameters
+    ----------
+    timeline
+        Its schedule may be wrong itself: then only `verify_order`'s findings are returned, as times have no meaning.
+    problem
+        Costs, mode and limits that the timeline claims to obey.
+
+    Raises
+    ------
+    UsageError
+        If the problem has other sizes than the schedule's placement, or limits bytes without giving any.
+    """
+    problem.require_fits(timeline.schedule.placement)
+    if wrong := verify_order(timeline.schedule) or list(_misshapen(timeline)):
+        return wrong
+    run = _Run(timeline, problem)
+    return [*_occupancy(run), *_dependencies(run), *_transfers(run), *_links(run), *_synchronised(run), *_memory(run)]
+
+
+def slack(timeline: Timeline, problem: Problem) -> list[Violation]:
+    """Every op, transfer and gradient synchronisation that could have started earlier in the same order.
+
+    Only meaningful for a timeline in which `verify` finds nothing.
+    """
+    run = _Run(timeline, problem)
+    return [*_late_ops(run), *_late_transfers(run), *_late_syncs(run)]
+
+
+_COLUMNS = ("start", "end", "free", "sent", "released", "arrival")
+
+
+def _misshapen(timeline: Timeline) -> Iterator[Violation]:
+    ops = len(timeline.schedule)
+    for name in _COLUMNS:
+        if (length := len(getattr(timeline, name))) != ops:
+            yield Violation(Rule.SHAPE, name, f"has {length} rows for {ops} ops")
+
+
+class _Send(NamedTuple):
+    """A transfer that an op causes, and what it costs in the problem's mode."""
+
+    source: int
+    target: int
+    delay: int
+    hold: int
+    busy: int
+
+
+class _Run:
+    """A timeline as lists, with what its problem demands of each row."""
+
+    def __init__(self, timeline: Timeline, problem: Problem) -> None:
+        self.reading = reading = Reading(timeline.schedule)
+        self.timeline, self.problem = timeline, problem
+        self.start, self.end, self.free, self.sent, self.released, self.arrival = (
+            np.asarray(getattr(timeline, name)).tolist() for name in _COLUMNS
+        )
+        self.profile = np.asarray(problem.profile_of).tolist()
+        self.durations = problem.durations.tolist()
+        self.network = (
+            problem.network.link.tolist(),
+            problem.network.latency.tolist(),
+            problem.network.occupancy.tolist(),
+        )
+        self.sends = [self._send(row) for row in range(len(reading.ops))]
+        self.posted: dict[int, int] = {}  # when the device has posted each send
+        self.freed: dict[Slot, int] = {}  # when the device has posted, and where blocking done, all of a slot's sends
+        for slot in (slot for line in reading.slots for slot in line):
+            clock = self.end[slot[0]]
+            for row in slot:
+                if send := self.sends[row]:
+                    self.posted[row] = clock = clock + problem.posting
+                    clock += send.busy
+            self.freed[slot] = clock
+
+    def chunk(self, row: int) -> int:
+        op = self.reading.ops[row]
+        return self.reading.routes[op.microbatch][op.stage].chunk
+
+    def duration(self, row: int) -> int:
+        op = self.reading.ops[row]
+        return int(self.durations[self.profile[op.microbatch]][self.chunk(row)][op.kind])
+
+    def send(self, row: int) -> _Send:
+        """The transfer of a row that causes one."""
+        send = self.sends[row]
+        assert send is not None
+        return send
+
+    def _send(self, row: int) -> _Send | None:
+        """What an F sends to the next stage, and a backward to the stage before, if that lives on another device."""
+        stage, kind, microbatch = self.reading.ops[row]
+        route = self.reading.routes[microbatch]
+        other = {Kind.F: stage + 1, Kind.W: -1}.get(Kind(kind), stage - 1)
+        if not 0 <= other < len(route) or route[other].device == route[stage].device:
+            return None
+        source, target = route[stage].device, route[other].device
+        boundary = route[min(stage, other)].chunk
+        links, latencies, occupancies = self.network
+        link = links[source][target]
+        occupancy = occupancies[self.profile[microbatch]][boundary][link]
+        whole = latencies[link] + occupancy
+        mode = self.problem.communication
+        return _Send(
+            source, target,
+            delay=0 if mode is Communication.NONE else whole,
+            hold=occupancy if mode is Communication.LINK else 0,
+            busy=whole if mode is Communication.BLOCKING else 0,
+        )  # fmt: skip
+
+    def there(self, row: int) -> int:
+        """When what a row waits for has come to its device; 0 if it waits for nothing."""
+        source = self.reading.source(row)
+        if source is None:
+            return 0
+        if self.reading.ops[row].kind != Kind.W and self.sends[source] is not None:
+            return int(self.arrival[source])
+        return int(self.end[source])
+
+    def before(self) -> Iterator[tuple[Slot, int]]:
+        """Every slot, with the time at which its device is free for it."""
+        for line in self.reading.slots:
+            clock = 0
+            for slot in line:
+                yield slot, clock
+                clock = self.freed[slot]
+
+    def queues(self) -> Iterator[tuple[str, list[int]]]:
+        """Every resource that transfers occupy, with its transfers in the order in which they must be served."""
+        if self.problem.communication is not Communication.LINK:
+            return
+        paths: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for name, pairs in self.problem.network.shared:
+            for pair in pairs:
+                paths[pair].append(name)
+        users: dict[str, list[int]] = defaultdict(list)
+        for row in self.posted:
+            send = self.send(row)
+            for name in (f"link {send.source} -> {send.target}", *paths[send.source, send.target]):
+                users[name].append(row)
+        for name, rows in users.items():
+            yield name, self._in_turn(rows)
+
+    def _in_turn(self, rows: list[int]) -> list[int]:
+        """By readiness, ties by (sender, position), which rows ascend in.
+
+        One without any delay may make another one ready in the same tick: then a tie stands as it was served.
+        """
+        if all(self.send(row).delay for row in rows):
+            return sorted(rows, key=lambda row: (self.posted[row], row))
+        return sorted(rows, key=lambda row: (self.posted[row], self.sent[row], self.released[row], row))
+
+    def awaited_syncs(self) -> dict[int, int]:
+        """The chunks whose replicas must synchronise, each with the time at which all their gradients are there."""
+        hosts: dict[int, set[int]] = defaultdict(set)
+        ready: dict[int, int] = defaultdict(int)
+        for row, op in enumerate(self.reading.ops):
+            chunk = self.chunk(row)
+            hosts[chunk].add(self.reading.device[row])
+            if op.kind in (Kind.W, Kind.B):
+                ready[chunk] = max(ready[chunk], self.end[row])
+        return {
+            chunk: ready[chunk] for chunk in sorted(hosts) if len(hosts[chunk]) > 1 and self.problem.sync[chunk] > 0
+        }
+
+    def sync_queues(self) -> Iterator[list[Sync]]:
+        """For every device, its synchronisations in the order of readiness, ties by chunk."""
+        ready = self.awaited_syncs()
+        for device in range(self.reading.schedule.devices):
+            own = [sync for sync in self.timeline.syncs if device in sync.devices and sync.chunk in ready]
+            yield sorted(own, key=lambda sync: (ready[sync.chunk], sync.chunk))
+
+
+def _occupancy(run: _Run) -> Iterator[Violation]:
+    """A device runs its slots one by one in order, each for as long as its ops, launch and sends take."""
+    for slot, clock in run.before():
+        where = run.reading.where(slot[0])
+        start, end = run.start[slot[0]], run.end[slot[0]]
+        if start < clock:
+            yield Violation(Rule.OCCUPANCY, where, f"starts at {start}, but its device is busy until {clock}")
+        length = sum(run.duration(row) for row in slot) * (run.problem.overlap if len(slot) > 1 else 1)
+        if end - start != length + run.problem.launch:
+            yield Violation(Rule.DURATION, where, f"runs for {end - start}, it must for {length + run.problem.launch}")
+        if any((run.start[row], run.end[row], run.free[row]) != (start, end, run.free[slot[0]]) for row in slot):
+            yield Violation(Rule.PAIR, where, "the two ops of an overlapped pair must have the same times")
+        if run.free[slot[0]] != run.freed[slot]:
+            yield Violation(
+                Rule.OCCUPANCY,
+                where,
+                f"frees its device at {run.free[slot[0]]}, its sends are done at {run.freed[slot]}",
+            )
+
+
+def _dependencies(run: _Run) -> Iterator[Violation]:
+    for row, start in enumerate(run.start):
+        if start < (there := run.there(row)):
+            yield Violation(
+                Rule.DEPENDENCY, run.reading.where(row), f"starts at {start}, its input is there at {there}"
+            )
+
+
+def _transfers(run: _Run) -> Iterator[Violation]:
+    """A transfer starts once it is posted (blocking: at once), and takes what its mode says; other ops cause none."""
+    for row, send in enumerate(run.sends):
+        where, times = run.reading.where(row), (run.sent[row], run.released[row], run.arrival[row])
+        if send is None:
+            if times != (-1, -1, -1):
+                yield Violation(Rule.TRANSFER, where, f"causes no transfer, but has the times {times}")
+            continue
+        sent, posted = run.sent[row], run.posted[row]
+        if sent < posted or (sent > posted and run.problem.communication is Communication.BLOCKING):
+            yield Violation(Rule.TRANSFER, where, f"its transfer starts at {sent}, it is posted at {posted}")
+        expected = (sent, sent + send.hold, sent + send.delay)
+        if times != expected:
+            yield Violation(
+                Rule.TRANSFER, where, f"(sent, released, arrival) of its transfer are {times}, they must be {expected}"
+            )
+
+
+def _links(run: _Run) -> Iterator[Violation]:
+    """Every link, and everything that links share, carries one transfer at a time, in order of readiness."""
+    for name, rows in run.queues():
+        for first, second in pairwise(rows):
+            if run.sent[second] < run.released[first]:
+                yield Violation(
+                    Rule.LINK,
+                    run.reading.where(second),
+                    f"its transfer starts at {run.sent[second]}, but {name} serves that of "
+                    f"{run.reading.ops[first]} until {run.released[first]} first",
+                )
+
+
+def _synchronised(run: _Run) -> Iterator[Violation]:
+    ready = run.awaited_syncs()
+    counts = Counter(sync.chunk for sync in run.timeline.syncs)
+    for chunk in sorted(ready.keys() | counts.keys()):
+        if counts[chunk] != (chunk in ready):
+            must = "must once" if chunk in ready else "need not: it has no replicas, or costs nothing"
+            yield Violation(Rule.SYNC, f"chunk {chunk}", f"synchronises {counts[chunk]} times, it {must}")
+    placement = run.reading.schedule.placement
+    for sync in run.timeline.syncs:
+        where = f"chunk {sync.chunk}"
+        hosts = tuple(sorted({hop.device for route in placement.routes for hop in route if hop.chunk == sync.chunk}))
+        if sync.devices != hosts:
+            yield Violation(Rule.SYNC, where, f"synchronises devices {sync.devices}, its replicas are on {hosts}")
+        if sync.start < (there := ready.get(sync.chunk, 0)):
+            yield Violation(Rule.SYNC, where, f"starts at {sync.start}, its last backward ends at {there}")
+        if sync.chunk in ready and sync.end - sync.start != run.problem.sync[sync.chunk]:
+            yield Violation(
+                Rule.SYNC, where, f"runs for {sync.end - sync.start}, it must for {run.problem.sync[sync.chunk]}"
+            )
+    for queue in run.sync_queues():
+        for first, second in pairwise(queue):
+            if second.start < first.end:
+                yield Violation(
+                    Rule.SYNC,
+                    f"chunk {second.chunk}",
+                    f"starts at {second.start}, before that of chunk {first.chunk} ends",
+                )
+
+
+def _memory(run: _Run) -> Iterator[Violation]:
+    """A device's stash, and in bytes its chunks too, stay within its limit: F adds at its start, backwards free at their end."""
+    limit = run.problem.memory_limit
+    if limit is None:
+        return
+    stash = run.problem.bytes if limit.in_bytes else run.problem.stash
+    if stash is None:
+        raise UsageError("the memory limit is in bytes, but the problem gives no bytes")
+    placement = run.reading.schedule.placement
+    for device, (slots, allowed) in enumerate(zip(run.reading.slots, limit.per_device, strict=True)):
+        chunks = {hop.chunk for route in placement.routes for hop in route if hop.device == device}
+        level = sum(int(stash.static[chunk]) for chunk in chunks) if limit.in_bytes else 0
+        for slot in slots:
+            changes = [_change(run, stash, row) for row in slot]
+            level += sum(change for change in changes if change > 0)
+            if level > allowed:
+                yield Violation(
+                    Rule.MEMORY, run.reading.where(slot[0]), f"its device holds {level}, the limit is {allowed}"
+                )
+                break
+            level += sum(change for change in changes if change < 0)
+
+
+def _change(run: _Run, stash: Stash, row: int) -> int:
+    """What an op adds to the stash at its start (F), or takes from it at its end."""
+    op, chunk = run.reading.ops[row], run.chunk(row)
+    held = int(stash.held[run.profile[op.microbatch], chunk])
+    at_input = int(stash.freed_at_input[run.profile[op.microbatch], chunk])
+    return {Kind.F: held, Kind.B: -held, Kind.I: -at_input, Kind.W: at_input - held}[Kind(op.kind)]
+
+
+def _late_ops(run: _Run) -> Iterator[Violation]:
+    for slot, clock in run.before():
+        earliest = max(clock, *(run.there(row) for row in slot))
+        if run.start[slot[0]] > earliest:
+            yield Violation(
+                Rule.SLACK, run.reading.where(slot[0]), f"starts at {run.start[slot[0]]}, it could at {earliest}"
+            )
+
+
+def _late_transfers(run: _Run) -> Iterator[Violation]:
+    earliest = dict(run.posted)
+    for _, rows in run.queues():
+        for first, second in pairwise(rows):
+            earliest[second] = max(earliest[second], run.released[first])
+    for row, time in earliest.items():
+        if run.sent[row] > time:
+            yield Violation(
+                Rule.SLACK, run.reading.where(row), f"its transfer starts at {run.sent[row]}, it could at {time}"
+            )
+
+
+def _late_syncs(run: _Run) -> Iterator[Violation]:
+    earliest = run.awaited_syncs()
+    for queue in run.sync_queues():
+        for first, second in pairwise(queue):
+            earliest[second.chunk] = max(earliest[second.chunk], first.end)
+    for sync in run.timeline.syncs:
+        if sync.start > earliest.get(sync.chunk, sync.start):
+            yield Violation(
+                Rule.SLACK, f"chunk {sync.chunk}", f"synchronises at {sync.start}, it could at {earliest[sync.chunk]}"
+            )
