@@ -83,6 +83,12 @@ class _Run:
         self.start, self.end, self.free, self.sent, self.released, self.arrival = (
             np.asarray(getattr(timeline, name)).tolist() for name in _COLUMNS
         )
+        self.hosts: dict[int, set[int]] = defaultdict(set)
+        self.chunks: dict[int, set[int]] = defaultdict(set)
+        for route in timeline.schedule.placement.routes:
+            for chunk, device in route:
+                self.hosts[chunk].add(device)
+                self.chunks[device].add(chunk)
         self.profile = np.asarray(problem.profile_of).tolist()
         self.durations = problem.durations.tolist()
         self.network = (
@@ -180,16 +186,12 @@ class _Run:
 
     def awaited_syncs(self) -> dict[int, int]:
         """The chunks whose replicas must synchronise, each with the time at which all their gradients are there."""
-        hosts: dict[int, set[int]] = defaultdict(set)
         ready: dict[int, int] = defaultdict(int)
         for row, op in enumerate(self.reading.ops):
-            chunk = self.chunk(row)
-            hosts[chunk].add(self.reading.device[row])
             if op.kind in (Kind.W, Kind.B):
-                ready[chunk] = max(ready[chunk], self.end[row])
-        return {
-            chunk: ready[chunk] for chunk in sorted(hosts) if len(hosts[chunk]) > 1 and self.problem.sync[chunk] > 0
-        }
+                ready[self.chunk(row)] = max(ready[self.chunk(row)], self.end[row])
+        replicated = (chunk for chunk, devices in self.hosts.items() if len(devices) > 1)
+        return {chunk: ready[chunk] for chunk in replicated if self.problem.sync[chunk] > 0}
 
     def sync_queues(self) -> Iterator[list[Sync]]:
         """For every device, its synchronisations in the order of readiness, ties by chunk."""
@@ -265,10 +267,9 @@ def _synchronised(run: _Run) -> Iterator[Violation]:
         if counts[chunk] != (chunk in ready):
             must = "must once" if chunk in ready else "need not: it has no replicas, or costs nothing"
             yield Violation(Rule.SYNC, f"chunk {chunk}", f"synchronises {counts[chunk]} times, it {must}")
-    placement = run.reading.schedule.placement
     for sync in run.timeline.syncs:
         where = f"chunk {sync.chunk}"
-        hosts = tuple(sorted({hop.device for route in placement.routes for hop in route if hop.chunk == sync.chunk}))
+        hosts = tuple(sorted(run.hosts[sync.chunk]))
         if sync.devices != hosts:
             yield Violation(Rule.SYNC, where, f"synchronises devices {sync.devices}, its replicas are on {hosts}")
         if sync.start < (there := ready.get(sync.chunk, 0)):
@@ -288,17 +289,15 @@ def _synchronised(run: _Run) -> Iterator[Violation]:
 
 
 def _memory(run: _Run) -> Iterator[Violation]:
-    """A device's stash, and in bytes its chunks too, stay within its limit: F adds at its start, backwards free at their end."""
+    """A device's stash (in bytes: and its chunks) obeys its limit; F adds at its start, backwards free at their end."""
     limit = run.problem.memory_limit
     if limit is None:
         return
     stash = run.problem.bytes if limit.in_bytes else run.problem.stash
     if stash is None:
         raise UsageError("the memory limit is in bytes, but the problem gives no bytes")
-    placement = run.reading.schedule.placement
     for device, (slots, allowed) in enumerate(zip(run.reading.slots, limit.per_device, strict=True)):
-        chunks = {hop.chunk for route in placement.routes for hop in route if hop.device == device}
-        level = sum(int(stash.static[chunk]) for chunk in chunks) if limit.in_bytes else 0
+        level = sum(int(stash.static[chunk]) for chunk in run.chunks[device]) if limit.in_bytes else 0
         for slot in slots:
             changes = [_change(run, stash, row) for row in slot]
             level += sum(change for change in changes if change > 0)
