@@ -1,6 +1,38 @@
 """The schedules of the field, one short file each. Importing this package registers them all."""
 
+from schedules.asymmetric_chimera import asymmetric_chimera
+from schedules.chimera import chimera
+from schedules.dualpipe import dualpipe
+from schedules.dualpipe_v import dualpipe_v
+from schedules.eager_1f1b import eager_1f1b
+from schedules.gpipe import gpipe
+from schedules.hanayo import hanayo
+from schedules.interleaved_1f1b import interleaved_1f1b
+from schedules.interleaved_zb import interleaved_zb
+from schedules.looped_bfs import looped_bfs
 from schedules.one_f_one_b import one_f_one_b
 from schedules.registry import NamedSchedule, every, find, named
+from schedules.zb_h1 import zb_h1
+from schedules.zb_h2 import zb_h2
+from schedules.zb_v import zb_v
 
-__all__ = ["NamedSchedule", "every", "find", "named", "one_f_one_b"]
+__all__ = [
+    "NamedSchedule",
+    "asymmetric_chimera",
+    "chimera",
+    "dualpipe",
+    "dualpipe_v",
+    "eager_1f1b",
+    "every",
+    "find",
+    "gpipe",
+    "hanayo",
+    "interleaved_1f1b",
+    "interleaved_zb",
+    "looped_bfs",
+    "named",
+    "one_f_one_b",
+    "zb_h1",
+    "zb_h2",
+    "zb_v",
+]

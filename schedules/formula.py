@@ -40,6 +40,17 @@ class Case:
         """What one device computes in all, with the fused backward."""
         return self.microbatches * (self.forward + self.backward)
 
+    @property
+    def split_work(self) -> Fraction:
+        """What one device computes in all, with the backward split into its halves."""
+        return self.microbatches * (self.forward + self.input_grad + self.weight_grad)
+
+    def count(self, option: str) -> int:
+        """The value of an option that counts something."""
+        value = self.options[option]
+        assert isinstance(value, int), f"{option} counts something"
+        return value
+
 
 @dataclass(frozen=True)
 class Formula:
@@ -55,12 +66,16 @@ class Formula:
         Idle over makespan, as the mean over devices.
     peak_activations
         One a device, in device units.
+    longest_device_span
+        From the first start to the last end on one device, in the unit of the case's costs; given where it is shorter
+        than the makespan, as in the zero-bubble family.
     """
 
     assumptions: str
     makespan: Fraction | None = None
     bubble_ratio: Fraction | None = None
     peak_activations: tuple[Fraction, ...] | None = None
+    longest_device_span: Fraction | None = None
 
     @classmethod
     def idle(
@@ -69,6 +84,9 @@ class Formula:
         idle: Fraction,
         peak_activations: Sequence[Fraction | int] | None,
         assumptions: str,
+        *,
+        split: bool = False,
+        span_idle: Fraction | None = None,
     ) -> Formula:
         """From the idle time that every device has within the makespan.
 
@@ -82,12 +100,18 @@ class Formula:
             One a device; None where no closed form is known.
         assumptions
             Under which it holds.
+        split
+            Whether the schedule splits its backwards into I and W.
+        span_idle
+            longest device span - busy, where that differs from ``idle``.
         """
         if not case.uniform:
             return cls("needs equal stages and equal microbatches")
-        makespan = case.work + idle
+        work = case.split_work if split else case.work
+        makespan = work + idle
         peaks = None if peak_activations is None else tuple(map(Fraction, peak_activations))
-        return cls(assumptions, makespan, idle / makespan if makespan else Fraction(0), peaks)
+        span = None if span_idle is None else work + span_idle
+        return cls(assumptions, makespan, idle / makespan if makespan else Fraction(0), peaks, span)
 
     @classmethod
     def inapplicable(cls, reason: str) -> Formula:
