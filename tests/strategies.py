@@ -195,3 +195,23 @@ def instances(draw: Draw, **options: Any) -> tuple[Schedule, Problem]:
     pairs = options.pop("pairs", True)
     placement = draw(placements())
     return draw(schedules(placement, pairs=pairs)), draw(problems(placement, **options))
+
+
+def small_problem(placement: Placement, communication: Communication = Communication.LINK) -> Problem:
+    """One fixed problem: F = 2, I = 3, W = 1, B = 4, one kind of link of latency 1 and occupancy 2, no overheads."""
+    chunks, devices = placement.chunks, placement.devices
+    stash = Stash(
+        Fraction(1), np.full((1, chunks), 3, np.int64), np.ones((1, chunks), np.int64), np.full(chunks, 10, np.int64)
+    )
+    return Problem(
+        time=TimeBase(Fraction(1)),
+        durations=np.tile(np.array([2, 3, 1, 4], np.int64), (1, chunks, 1)),
+        profile_of=np.zeros(placement.microbatches, np.int64),
+        network=Network(
+            ("wire",), np.zeros((devices, devices), np.int64), np.array([1]), np.full((1, chunks, 1), 2, np.int64)
+        ),
+        communication=communication,
+        stash=stash,
+        sync=np.full(chunks, 5, np.int64),
+        bytes=stash,
+    )

@@ -96,6 +96,7 @@ class _Run:
             problem.network.latency.tolist(),
             problem.network.occupancy.tolist(),
         )
+        self.sources = [reading.source(row) for row in range(len(reading.ops))]
         self.sends = [self._send(row) for row in range(len(reading.ops))]
         self.posted: dict[int, int] = {}  # when the device has posted each send
         self.freed: dict[Slot, int] = {}  # when the device has posted, and where blocking done, all of a slot's sends
@@ -144,7 +145,7 @@ class _Run:
 
     def there(self, row: int) -> int:
         """When what a row waits for has come to its device; 0 if it waits for nothing."""
-        source = self.reading.source(row)
+        source = self.sources[row]
         if source is None:
             return 0
         if self.reading.ops[row].kind != Kind.W and self.sends[source] is not None:
@@ -223,7 +224,7 @@ def _occupancy(run: _Run) -> Iterator[Violation]:
 
 def _dependencies(run: _Run) -> Iterator[Violation]:
     for row, start in enumerate(run.start):
-        if start < (there := run.there(row)):
+        if run.sources[row] is not None and start < (there := run.there(row)):
             yield Violation(
                 Rule.DEPENDENCY, run.reading.where(row), f"starts at {start}, its input is there at {there}"
             )
