@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
+from explorer.evaluation.case import case_of
 from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.results import Comparison, Evaluation, LowerBound, assess
 from explorer.io import native, table
@@ -30,10 +32,6 @@ class Costs(Protocol):
 
     def problem(self, placement: Placement) -> Problem:
         """The costs on a placement's chunks and devices."""
-        ...
-
-    def case(self, devices: int, microbatches: int, options: Mapping[str, object]) -> Case:
-        """What closed formulas depend on."""
         ...
 
 
@@ -89,7 +87,7 @@ def evaluate(
     if backward:
         schedule = schedule.with_split_backward() if backward == "split" else schedule.with_fused_backward()
     problem = costs.problem(schedule.placement)
-    case = costs.case(schedule.devices, schedule.microbatches, options)
+    case = case_of(problem, schedule.placement, options)
     timeline, used, confirmed_by = run(schedule, problem, engine)
     return assess(
         name,
@@ -141,7 +139,7 @@ def compare(
         except Inapplicable as reason:
             inapplicable[label] = str(reason)
         else:
-            rows.append(_renamed(row, label))
+            rows.append(replace(row, name=label))
     if not rows and strict:
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
         raise Inapplicable(f"none of the schedules exists for this problem: {reasons}")
@@ -209,12 +207,6 @@ def _label(subject: str, options: Mapping[str, object]) -> str:
     return subject + "".join(f":{key}={value}" for key, value in options.items())
 
 
-def _renamed(row: Evaluation, name: str) -> Evaluation:
-    from dataclasses import replace
-
-    return replace(row, name=name)
-
-
 def _require_sizes(schedule: Schedule, devices: int | None, microbatches: int | None) -> None:
     for what, asked, has in (
         ("devices", devices, schedule.devices),
@@ -232,8 +224,8 @@ def _formula(named: NamedSchedule | None, case: Case, schedule: Schedule, backwa
     return named.formula(case)
 
 
-def _bound(schedule: Schedule, problem: Problem) -> LowerBound | None:
-    from solvers.bounds import best_bound
+def _bound(schedule: Schedule, problem: Problem) -> LowerBound:
+    from solvers.bounds import schedule_bound
 
-    bound = best_bound(problem, schedule.placement, split=schedule.splits_backward)
+    bound = schedule_bound(problem, schedule)
     return LowerBound(bound.ticks, bound.reason)

@@ -62,7 +62,7 @@ def _times(options: ProblemOptions) -> dict[str, Any]:
     return {name: value for name, (value, _) in given.items()} | {"unit": unit}
 
 
-def _factors(options: ProblemOptions) -> dict[str, tuple[Fraction, ...]]:
+def _factors(options: ProblemOptions) -> dict[str, Any]:
     return {
         name: tuple(number(part, _flag(name)) for part in text.split(","))
         for name in _FACTORS

@@ -39,10 +39,10 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
     from explorer.cli.subjects import parse_subject, typed
 
     name, own = parse_subject(subject)
-    options = {**problem.schedule_options, **own}
+    options: dict[str, object] = {}
     devices, microbatches = problem.devices, problem.microbatches
     if not api.is_file(name):
-        options = typed(schedules.find(name), options)
+        options = typed(schedules.find(name), {**problem.schedule_options, **own})
         devices = DEVICES if devices is None else devices
         microbatches = MICROBATCHES if microbatches is None else microbatches
     return api.evaluate(

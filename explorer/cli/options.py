@@ -160,7 +160,7 @@ class ProblemOptions:
         return from_options(self)
 
 
-def shares_problem_options(command: Callable[..., None]) -> Callable[..., None]:
+def shares_problem_options(command: Callable[..., None]) -> Any:
     """Give a command whose first parameter is a `ProblemOptions` its fields as options of its own."""
     own = inspect.signature(command, eval_str=True).parameters
     hints = get_type_hints(ProblemOptions, include_extras=True)

@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 
 KINDS = tuple(Kind)
-_OP = re.compile(r"(\d+)([FIWB])(\d+)")
+_OP = re.compile(r"([0-9]{1,9})([FIWB])([0-9]{1,9})")
 
 
 class Op(NamedTuple):

@@ -34,7 +34,8 @@ class Schedule:
     Raises
     ------
     UsageError
-        If columns differ in length, offsets do not cover them, or a device's first row is joined.
+        If columns differ in length, offsets do not cover them, a kind is unknown, or a row is joined to none or to a
+        joined one.
     """
 
     __slots__ = ("__dict__", "joined", "kind", "microbatch", "offsets", "placement", "stage")
@@ -64,6 +65,10 @@ class Schedule:
         heads = self.offsets[:-1]
         if self.joined[heads[heads < len(stage)]].any():
             raise UsageError("a device's first op has none before it to overlap with")
+        if (self.joined[1:] & self.joined[:-1]).any():
+            raise UsageError("at most two ops overlap: the row before a joined one cannot be joined itself")
+        if ((self.kind < 0) | (self.kind >= len(KINDS))).any():
+            raise UsageError(f"kinds are 0 to {len(KINDS) - 1}: {', '.join(kind.name for kind in KINDS)}")
         for column in (self.offsets, *columns):
             column.setflags(write=False)
 
@@ -244,20 +249,22 @@ class Schedule:
         Raises
         ------
         Incomplete
-            If some W comes later than right after its I: fusing would change the order.
+            If some W comes later than right after its I, or one of the two overlaps: fusing would change the order.
         """
         if not self.splits_backward:
             return self
         after = np.arange(1, len(self) + 1).clip(max=len(self) - 1)
+        overlapped = self._paired()
         pair = (
-            (self.kind == Kind.I) & (self.kind[after] == Kind.W) & (self.stage[after] == self.stage)
-            & (self.microbatch[after] == self.microbatch) & (self.device[after] == self.device)
+            ~overlapped & ~overlapped[after] & (self.kind == Kind.I) & (self.kind[after] == Kind.W)
+            & (self.stage[after] == self.stage) & (self.microbatch[after] == self.microbatch)
+            & (self.device[after] == self.device)
         )  # fmt: skip
         if (self.kind == Kind.I).sum() != pair.sum():
             row = int(np.flatnonzero((self.kind == Kind.I) & ~pair)[0])
             raise Incomplete(
-                f"device {self.device[row]} does not run the W of {self.op(row)} right after it, so the backward "
-                "cannot be fused without changing the order"
+                f"device {self.device[row]} does not run the W of {self.op(row)} right after it on its own, so the "
+                "backward cannot be fused without changing the order"
             )
         keep = self.kind != Kind.W
         kind = np.where(self.kind == Kind.I, np.int8(Kind.B), self.kind)[keep]
@@ -266,7 +273,7 @@ class Schedule:
 
     def _paired(self) -> NDArray[np.bool_]:
         """(ops,) Whether a row is part of an overlapped pair."""
-        following = np.append(self.joined[1:], False)
+        following: NDArray[np.bool_] = np.append(self.joined[1:], False)
         return np.logical_or(self.joined, following)
 
     def _resized(self, copies: IntArray, split: NDArray[np.bool_]) -> Schedule:

@@ -11,12 +11,13 @@ from functools import cache
 from typing import Any, cast
 
 PRODUCT = (0, 1, 2, 1)
-"""For each `Kind` the `Product` that it leaves (see `explorer.core.dataflow`); 2, a weight gradient, no op waits for."""
+"""For each `Kind` the `Product` that it leaves (see `explorer.core.dataflow`); no op waits for 2, a weight gradient."""
 
 
 def advance(
     offsets: Any, stage: Any, kind: Any, microbatch: Any, joined: Any, product: Any,
-    route_of: Any, profile_of: Any, microbatches: int, stages: int, home: Any, chunk: Any, needs: Any, target: Any, message: Any,
+    route_of: Any, profile_of: Any, microbatches: int, stages: int, home: Any, chunk: Any,
+    needs: Any, target: Any, message: Any,
     devices: int, chunks: int, durations: Any, overlap_numerator: int, overlap_denominator: int,
     launch: int, posting: int,
     link: Any, links: int, delay: Any, hold: Any, busy: Any,

@@ -43,7 +43,7 @@ def evaluate(schedule: Schedule, problem: Problem, *, compile: bool | None = Non
     UsageError
         If the problem is one of other sizes.
     Inapplicable
-        In mode ``link``, if transfers of different devices share a link: here, a link has one sender.
+        In mode ``link``, if directed pairs of devices share a link: here, each has its own.
     """
     problem.require_fits(schedule.placement)
     if problem.communication is Communication.LINK:
@@ -112,8 +112,8 @@ def _require_horizon(schedule: Schedule, problem: Problem) -> None:
 
 def _require_own_links(problem: Problem) -> None:
     for name, pairs in problem.network.shared:
-        if len({source for source, _ in pairs}) > 1:
-            raise Inapplicable(f"several devices send through {name!r}; this evaluator serves links of one sender each")
+        if len(pairs) > 1:
+            raise Inapplicable(f"{len(pairs)} directed pairs share {name!r}; this evaluator serves unshared links only")
 
 
 def synchronise(schedule: Schedule, problem: Problem, end: IntArray) -> tuple[Sync, ...]:

@@ -83,7 +83,7 @@ class Reading:
     def where(self, row: int) -> str:
         """Name a row for a person."""
         device = self.device[row]
-        return f"device {device}, row {row - int(self.schedule.offsets[device])}: {_text(self.ops[row])}"
+        return f"device {device}, row {row - int(self.schedule.offsets[device])}: {self.ops[row]}"
 
     def backward(self, stage: int, microbatch: int) -> int | None:
         """The row whose op makes the gradient of this stage's input."""
@@ -100,11 +100,6 @@ class Reading:
         if stage + 1 == len(self.routes[microbatch]):
             return self.rows.get(Op(stage, Kind.F, microbatch))
         return self.backward(stage + 1, microbatch)
-
-
-def _text(op: Op) -> str:
-    letter = KINDS[op.kind].name if 0 <= op.kind < len(KINDS) else f"<kind {op.kind}>"
-    return f"{op.stage}{letter}{op.microbatch}"
 
 
 def verify_order(schedule: Schedule) -> list[Violation]:
@@ -124,11 +119,9 @@ def verify_order(schedule: Schedule) -> list[Violation]:
 
 def _strays(reading: Reading) -> Iterator[Violation]:
     microbatches = len(reading.routes)
-    for row, (stage, kind, microbatch) in enumerate(reading.ops):
-        if not 0 <= microbatch < microbatches or not 0 <= kind < len(KINDS):
-            yield Violation(
-                Rule.UNKNOWN, reading.where(row), f"microbatches are 0 to {microbatches - 1}, kinds F, I, W and B"
-            )
+    for row, (stage, _, microbatch) in enumerate(reading.ops):
+        if not 0 <= microbatch < microbatches:
+            yield Violation(Rule.UNKNOWN, reading.where(row), f"microbatches are 0 to {microbatches - 1}")
         elif not 0 <= stage < len(reading.routes[microbatch]):
             last = len(reading.routes[microbatch]) - 1
             yield Violation(Rule.UNKNOWN, reading.where(row), f"the stages of microbatch {microbatch} are 0 to {last}")
@@ -209,7 +202,7 @@ def _cycle(reading: Reading, waits: list[list[tuple[int, int, int]]], open_waits
 
 def _wait(reading: Reading, row: int, source: int) -> str:
     device, other = reading.device[row], reading.device[source]
-    waiting, awaited = _text(reading.ops[row]), _text(reading.ops[source])
+    waiting, awaited = reading.ops[row], reading.ops[source]
     if reading.source(row) == source:
         return f"{waiting} on device {device} waits for {awaited} on device {other}"
     return f"{waiting} on device {device} stands behind {awaited}"

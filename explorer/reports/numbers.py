@@ -17,7 +17,7 @@ def plain(value: Fraction | int | None, digits: int = 6) -> str:
     """Up to ``digits`` significant digits; a dash for None."""
     if value is None:
         return "-"
-    if value == int(value) and abs(value) < 10**9:
+    if value == int(value) and abs(int(value)) < 10**9:
         return str(int(value))
     return f"{float(value):.{digits}g}"
 

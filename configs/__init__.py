@@ -1,0 +1,1 @@
+"""Systems and models that ship with the program, as TOML."""

@@ -1,0 +1,1 @@
+"""What things cost: abstract or modelled costs, systems and models, strict TOML."""

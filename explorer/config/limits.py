@@ -1,0 +1,39 @@
+"""Memory limits as people give them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from explorer.core.errors import UsageError
+from explorer.core.problem import MemoryLimit, Stash
+from explorer.core.units import number, quantity
+
+
+def memory_limit(text: str | None, devices: int, stash: Stash, in_bytes: Stash | None) -> MemoryLimit | None:
+    """Read a limit: ``4`` activations in device units, or ``40GiB``; one for all devices or, with commas, one for each.
+
+    Raises
+    ------
+    UsageError
+        If it is no such limit, is not positive, has bytes though costs are abstract, or devices are more or fewer.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    sizes = [part[-1:] == "B" for part in parts]
+    if any(sizes) and not all(sizes):
+        raise UsageError(f"the memory limit {text!r} mixes activations and bytes")
+    if any(sizes) and in_bytes is None:
+        raise UsageError(
+            f"the memory limit {text!r} is in bytes, which need modelled costs; abstract ones count activations"
+        )
+    if len(parts) not in (1, devices):
+        raise UsageError(f"{len(parts)} memory limits for {devices} devices; give one, or one for each")
+    if all(sizes):
+        values, unit = [quantity(part, "size", "a memory limit") for part in parts], Fraction(1)
+    else:
+        values, unit = [number(part, "a memory limit") for part in parts], stash.unit
+    if min(values) <= 0:
+        raise UsageError(f"a memory limit must be positive, got {text!r}")
+    whole = tuple(int(value / unit) for value in values)
+    return MemoryLimit(whole * devices if len(whole) == 1 else whole, all(sizes), text)

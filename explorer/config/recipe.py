@@ -1,0 +1,207 @@
+"""From abstract costs to a `Problem`, for any placement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from explorer.config.limits import memory_limit
+from explorer.core.errors import UsageError
+from explorer.core.op import Kind
+from explorer.core.placement import IntArray, Placement
+from explorer.core.problem import Communication, Network, Problem, Stash
+from explorer.core.units import TimeBase, as_number
+
+
+@dataclass(frozen=True)
+class AbstractCosts:
+    """Costs in one unit of time, the same whatever the schedule.
+
+    Times are those of one microbatch's share of work on one device: a chunk that holds the share x of the model costs
+    D x times as much on D devices, so that every schedule does the same work per microbatch. Activations scale alike.
+
+    Parameters
+    ----------
+    forward, backward, input_grad, weight_grad
+        A full backward is 2 forwards by default, shared evenly between its halves; what is given decides the rest.
+    unit
+        ``"1"`` or ``"s"``, of all times.
+    comm_time
+        Of one transfer between devices: latency in the modes ``none`` and ``latency``, occupancy in ``link`` and
+        ``blocking``.
+    sync_time
+        To all-reduce the gradients of one device's share of the model among its replicas.
+    communication
+        ``latency`` if there is a transfer time, else ``none``, by default.
+    per_stage
+        Take times and activations as those of a stage, as they stand.
+    stage_factors, memory_factors
+        Relative time and activation of each chunk, in the order of the route.
+    microbatch_factors
+        Relative length of each microbatch: of its ops, its activations and its transfers.
+    freed_at_input
+        The share of an activation that I frees; W frees the rest.
+    overlap
+        Time of an overlapped pair, as a fraction of its ops' sum.
+    gradient_sync
+        Whether replicas synchronise their gradients.
+    memory_limit
+        Activations a device may hold, in device units: ``"4"``, or one a device: ``"4,3,2,1"``.
+    launch, posting
+        Time that every op, and every send, adds on its device.
+    """
+
+    forward: Fraction = Fraction(1)
+    backward: Fraction | None = None
+    input_grad: Fraction | None = None
+    weight_grad: Fraction | None = None
+    unit: str = "1"
+    comm_time: Fraction = Fraction(0)
+    sync_time: Fraction = Fraction(0)
+    communication: Communication | None = None
+    per_stage: bool = False
+    stage_factors: tuple[Fraction, ...] = ()
+    memory_factors: tuple[Fraction, ...] = ()
+    microbatch_factors: tuple[Fraction, ...] = ()
+    freed_at_input: Fraction = Fraction(0)
+    overlap: Fraction = Fraction(1)
+    gradient_sync: bool = True
+    memory_limit: str | None = None
+    launch: Fraction = Fraction(0)
+    posting: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        for name in ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "launch", "posting"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"{name.replace('_', ' ')} cannot be negative, got {as_number(value)}")
+        for name in ("stage_factors", "memory_factors", "microbatch_factors"):
+            if any(factor <= 0 for factor in getattr(self, name)):
+                raise UsageError(f"{name.replace('_', ' ')} must be positive")
+        if not 0 <= self.freed_at_input <= 1:
+            raise UsageError(
+                f"the share freed at the input gradient must be between 0 and 1, got {self.freed_at_input}"
+            )
+        if self.overlap < 0:
+            raise UsageError(f"the overlap factor cannot be negative, got {self.overlap}")
+        self.kinds()
+
+    def kinds(self) -> dict[Kind, Fraction]:
+        """Time of each kind of op, of one device's share.
+
+        Raises
+        ------
+        UsageError
+            If what is given contradicts itself.
+        """
+        whole, first, second = self.backward, self.input_grad, self.weight_grad
+        if first is not None and second is not None:
+            if whole is not None and whole != first + second:
+                raise UsageError(
+                    f"a backward of {as_number(whole)} is not the sum of an input gradient of {as_number(first)} and a "
+                    f"weight gradient of {as_number(second)}; leave one of them out"
+                )
+            whole = first + second
+        if whole is None:
+            whole = 2 * self.forward
+        if first is None:
+            first = whole / 2 if second is None else whole - second
+        second = whole - first if second is None else second
+        if first < 0 or second < 0:
+            raise UsageError(
+                f"one half of the backward takes longer than the whole backward of {as_number(whole)}; give both halves"
+            )
+        return {Kind.F: self.forward, Kind.I: first, Kind.W: second, Kind.B: whole}
+
+    def problem(self, placement: Placement) -> Problem:
+        """The costs on a placement's chunks and devices.
+
+        Raises
+        ------
+        UsageError
+            If there are not as many factors as chunks or microbatches, or the memory limit is none.
+        Inexact
+            If the costs have no common tick within the horizon.
+        """
+        lengths, profile_of = self._profiles(placement)
+        shares = self._shares(placement)
+        speed = self._factors("stage_factors", placement.chunks, "stages")
+        size = self._factors("memory_factors", placement.chunks, "stages")
+        kinds = self.kinds()
+        durations = [
+            [[n * x * f * kinds[k] for k in Kind] for x, f in zip(shares, speed, strict=True)] for n in lengths
+        ]
+        transfers = [n * self.comm_time for n in lengths]
+        syncs = [x * self.sync_time if self.gradient_sync else Fraction(0) for x in shares]
+        parts = [value for profile in durations for chunk in profile for value in chunk]
+        parts += [value * self.overlap for value in parts] if self.overlap != 1 else []
+        time = TimeBase.exact([*parts, *transfers, *syncs, self.launch, self.posting], self.unit)
+        held = [[n * x * f for x, f in zip(shares, size, strict=True)] for n in lengths]
+        stash = _stash(held, self.freed_at_input)
+        communication = self.communication or (Communication.LATENCY if self.comm_time else Communication.NONE)
+        return Problem(
+            time=time,
+            durations=np.array(
+                [[[time.ticks(v) for v in chunk] for chunk in profile] for profile in durations], np.int64
+            ),
+            profile_of=profile_of,
+            network=_network(placement, communication, [time.ticks(value) for value in transfers]),
+            communication=communication,
+            stash=stash,
+            sync=np.array([time.ticks(value) for value in syncs], np.int64),
+            memory_limit=memory_limit(self.memory_limit, placement.devices, stash, None),
+            launch=time.ticks(self.launch),
+            posting=time.ticks(self.posting),
+            overlap=self.overlap,
+            notes=self._notes(placement),
+        )
+
+    def _profiles(self, placement: Placement) -> tuple[list[Fraction], IntArray]:
+        """The distinct lengths of microbatches, and which each microbatch has."""
+        factors = self._factors("microbatch_factors", placement.microbatches, "microbatches")
+        lengths = sorted(set(factors))
+        place = {length: index for index, length in enumerate(lengths)}
+        return lengths, np.array([place[factor] for factor in factors], np.int64)
+
+    def _shares(self, placement: Placement) -> list[Fraction]:
+        """How many devices' shares of the model each chunk is."""
+        return [Fraction(1) if self.per_stage else placement.devices * share for share in placement.shares]
+
+    def _factors(self, name: str, count: int, of: str) -> tuple[Fraction, ...]:
+        factors: tuple[Fraction, ...] = getattr(self, name)
+        if factors and len(factors) != count:
+            raise UsageError(f"{len(factors)} {name.replace('_', ' ')} for {count} {of}; give one for each")
+        return factors or (Fraction(1),) * count
+
+    def _notes(self, placement: Placement) -> tuple[str, ...]:
+        replicas = any(len(hosts) > 1 for hosts in placement.hosts)
+        if replicas and self.gradient_sync and not self.sync_time:
+            return ("the replicas' gradient synchronisation takes no time here; --sync-time gives it one",)
+        return ()
+
+
+def _stash(held: list[list[Fraction]], freed_at_input: Fraction) -> Stash:
+    freed = [[value * freed_at_input for value in profile] for profile in held]
+    whole = TimeBase.exact(value for table in (held, freed) for profile in table for value in profile)
+
+    def counts(table: list[list[Fraction]]) -> IntArray:
+        return np.array([[whole.ticks(value) for value in profile] for profile in table], np.int64)
+
+    return Stash(whole.tick, counts(held), counts(freed), np.zeros(len(held[0]), np.int64))
+
+
+def _network(placement: Placement, communication: Communication, transfers: list[int]) -> Network:
+    """One kind of link between all devices; see `AbstractCosts` for what a transfer time stands for."""
+    occupies = communication in (Communication.LINK, Communication.BLOCKING)
+    profiles, chunks = len(transfers), placement.chunks
+    if not occupies and len(set(transfers)) == 1:
+        return _uniform(placement, transfers[0], np.zeros((profiles, chunks, 1), np.int64))
+    occupancy = np.repeat(np.array(transfers, np.int64), chunks).reshape(profiles, chunks, 1)
+    return _uniform(placement, 0, occupancy)
+
+
+def _uniform(placement: Placement, latency: int, occupancy: IntArray) -> Network:
+    link = np.zeros((placement.devices, placement.devices), np.int64)
+    return Network(("link",), link, np.array([latency], np.int64), occupancy)
