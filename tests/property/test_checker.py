@@ -105,14 +105,6 @@ def test_unknown_op(stray: Op) -> None:
     assert kinds(ordered([*ORDERS[0], stray], ORDERS[1])) == {"unknown-op"}
 
 
-@pytest.mark.parametrize("kind", [-1, 4])
-def test_unknown_kind(kind: int) -> None:
-    column = SCHEDULE.kind.copy()
-    column[0] = kind
-    schedule = Schedule(PLACEMENT, SCHEDULE.offsets, SCHEDULE.stage, column, SCHEDULE.microbatch)
-    assert kinds(verify_order(schedule)) == {"unknown-op", "missing-op"}
-
-
 @pytest.mark.parametrize(
     "backward", [[I(0, 2)], [W(0, 2)], [B(0, 2), W(0, 2)], [I(0, 2), B(0, 2)], [I(0, 2), W(0, 2), B(0, 2)]]
 )
