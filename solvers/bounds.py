@@ -1,0 +1,263 @@
+"""Lower bounds of the makespan over all orders, by reasoning alone; each says what it reasons from.
+
+They hold in every communication mode: a transfer counts with its delay, never with a wait for its link. Where ops may
+overlap in pairs, an op counts with its share of the least that a pair could take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+from typing import NamedTuple
+
+from explorer.core.op import Kind, Op
+from explorer.core.placement import Placement
+from explorer.core.problem import Problem
+from explorer.core.schedule import Schedule
+from solvers.work import Costs, owed_syncs
+
+Variant = tuple[Kind, ...]
+"""What a backward consists of: ``(B,)``, or ``(I, W)``."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """No order is done before ``ticks``, and why."""
+
+    ticks: int
+    reason: str
+
+
+def best_bound(problem: Problem, placement: Placement, split: bool | None, *, pairs: bool = False) -> Bound:
+    """The greatest of the `simple_bounds`."""
+    return max(simple_bounds(problem, placement, split, pairs=pairs), key=lambda bound: bound.ticks)
+
+
+def schedule_bound(problem: Problem, schedule: Schedule) -> Bound:
+    """The greatest simple bound over all orders of what this schedule runs.
+
+    Where it has overlapped pairs, or splits only some backwards, other orders may pair and split as they like.
+    """
+    kinds = set(schedule.kind.tolist())
+    split = None if {Kind.I, Kind.B} <= kinds else Kind.I in kinds
+    return best_bound(problem, schedule.placement, split, pairs=schedule.overlaps)
+
+
+def simple_bounds(
+    problem: Problem, placement: Placement, split: bool | None, *, pairs: bool = False
+) -> tuple[Bound, ...]:
+    """The critical path of one microbatch; each device's work with its head and tail; each device's synchronisations.
+
+    Parameters
+    ----------
+    problem, placement
+        Of equal sizes.
+    split
+        Whether every backward is split into I and W, or none; None if each may be either.
+    pairs
+        Whether ops may overlap in pairs.
+    """
+    case = _Case(Costs(problem, placement), split, pairs)
+    owed = owed_syncs(problem, placement)
+    longest = max(path.length for path in case.paths)
+    bounds = [Bound(longest, "critical path of one microbatch")]
+    for device, chunks in enumerate(placement.resident):
+        if case.cells(device):
+            head, tail = case.head(device), case.tail(device)
+            work = case.work(case.cells(device), sends=True)
+            around = f", {head} before and {tail} after it" if head or tail else ""
+            bounds.append(Bound(head + work + tail, f"work of device {device}{around}"))
+        syncs = [chunk for chunk in chunks if chunk in owed]
+        if syncs:
+            ticks = min(map(case.gradients, syncs)) + sum(int(problem.sync[chunk]) for chunk in syncs)
+            bounds.append(Bound(ticks, f"gradient synchronisations of device {device}"))
+    return tuple(bounds)
+
+
+def span_bound(problem: Problem, placement: Placement, split: bool | None, *, pairs: bool = False) -> Bound:
+    """The greatest work of a device: no longest device span is shorter."""
+    case = _Case(Costs(problem, placement), split, pairs)
+    work = [case.work(case.cells(device), sends=True) for device in range(placement.devices)]
+    return Bound(max(work), f"work of device {work.index(max(work))}")
+
+
+class _Cell(NamedTuple):
+    """One stage of one microbatch."""
+
+    stage: int
+    microbatch: int
+
+
+@dataclass(frozen=True)
+class _Path:
+    """One microbatch alone.
+
+    Parameters
+    ----------
+    forward, backward
+        For each stage, the earliest start of F and of I or B.
+    done
+        For each stage, the earliest time at which it and those that its gradient goes on to are done.
+    length
+        When all is done.
+    """
+
+    microbatch: int
+    forward: Sequence[int]
+    backward: Sequence[int]
+    done: Sequence[int]
+
+    @property
+    def length(self) -> int:
+        return self.done[-1]
+
+
+@dataclass(frozen=True)
+class _Case:
+    costs: Costs
+    split: bool | None
+    pairs: bool
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """What each backward may consist of."""
+        whole, parts = (Kind.B,), (Kind.I, Kind.W)
+        return {True: (parts,), False: (whole,), None: (whole, parts)}[self.split]
+
+    @property
+    def share(self) -> Fraction:
+        """The least part of its duration that an op may add to its device's work."""
+        return min(Fraction(1), self.costs.problem.overlap) if self.pairs else Fraction(1)
+
+    def least(self, op: Op) -> int:
+        """The least occupancy that the op is part of."""
+        return self.costs.problem.launch + ceil(self.share * self.costs.duration(op))
+
+    def sending(self, op: Op) -> int:
+        """How long the op's own send keeps its device."""
+        if self.costs.target(op) is None:
+            return 0
+        return self.costs.problem.posting + self.costs.transfer(op)[2]
+
+    def passing(self, op: Op) -> int:
+        """From the end of the op until its product is where it is needed, at least."""
+        if self.costs.target(op) is None:
+            return 0
+        return self.costs.problem.posting + self.costs.transfer(op)[0]
+
+    def sync(self, op: Op) -> int:
+        """What must follow the end of a W or B of this op's chunk."""
+        chunk = self.costs.chunk(op)
+        return int(self.costs.problem.sync[chunk]) if len(self.costs.placement.hosts[chunk]) > 1 else 0
+
+    @cached_property
+    def paths(self) -> tuple[_Path, ...]:
+        """One for each kind of microbatch: those of one route and profile are alike."""
+        placement, profile_of = self.costs.placement, self.costs.problem.profile_of
+        kinds = {(placement.route_of[m], int(profile_of[m])): m for m in range(placement.microbatches)}
+        return tuple(self._path(m) for m in kinds.values())
+
+    def _path(self, microbatch: int) -> _Path:
+        stages = range(len(self.costs.placement.route(microbatch)))
+        now, forward = 0, []
+        for stage in stages:
+            op = Op(stage, Kind.F, microbatch)
+            forward.append(now)
+            now += self.least(op) + self.passing(op)
+        backward, done = [0] * len(stages), [0] * len(stages)
+        for stage in reversed(stages):
+            backward[stage] = now
+            first = [Op(stage, variant[0], microbatch) for variant in self.variants]
+            now += min(self.least(op) + self.passing(op) for op in first)
+        for stage in stages:
+            own = min(self._backward(_Cell(stage, microbatch), variant) for variant in self.variants)
+            done[stage] = max(backward[stage] + own, done[stage - 1] if stage else 0)
+        return _Path(microbatch, forward, backward, done)
+
+    def _backward(self, cell: _Cell, variant: Variant) -> int:
+        """From the start of a stage's backward until its device is done with it, and its gradients with their sync."""
+        ops = [Op(cell.stage, kind, cell.microbatch) for kind in variant]
+        until_last = sum(self.least(op) + self.sending(op) for op in ops[:-1]) + self.least(ops[-1])
+        return until_last + max(self.sending(ops[-1]), self.sync(ops[-1]))
+
+    def cells(self, device: int, chunk: int | None = None) -> list[_Cell]:
+        """The stages of microbatches that run on a device, of one chunk or of all."""
+        return [cell for cell, hop in self._hops if hop[1] == device and chunk in (None, hop[0])]
+
+    @cached_property
+    def _hops(self) -> list[tuple[_Cell, tuple[int, int]]]:
+        placement = self.costs.placement
+        return [
+            (_Cell(stage, m), hop)
+            for m in range(placement.microbatches)
+            for stage, hop in enumerate(placement.route(m))
+        ]
+
+    def work(self, cells: Iterable[_Cell], *, sends: bool) -> int:
+        """The least time that a device spends on these stages; ``sends`` says whether what it sends counts."""
+        once = Fraction(self.costs.problem.launch, 2 if self.pairs else 1)
+
+        def spent(cell: _Cell, kinds: Variant) -> Fraction:
+            ops = [Op(cell.stage, kind, cell.microbatch) for kind in kinds]
+            busy = sum(self.sending(op) for op in ops) if sends else 0
+            return len(ops) * once + self.share * sum(self.costs.duration(op) for op in ops) + busy
+
+        total = Fraction(0)
+        for cell in cells:
+            total += spent(cell, (Kind.F,)) + min(spent(cell, variant) for variant in self.variants)
+        return ceil(total)
+
+    def head(self, device: int) -> int:
+        """The least time until anything can start on the device: that is a forward."""
+        return min(path.forward[stage] for path, stage in self._on(device))
+
+    def _on(self, device: int) -> Iterator[tuple[_Path, int]]:
+        for path in self.paths:
+            for stage, hop in enumerate(self.costs.placement.route(path.microbatch)):
+                if hop.device == device:
+                    yield path, stage
+
+    def tail(self, device: int) -> int:
+        """The least time that must pass after the device's last occupancy has let it go: that ends a backward."""
+        return min(
+            max(0, self._tail(path, stage, variant) - self._partner(device))
+            for path, stage in self._on(device)
+            for variant in self.variants
+            if not self._goes_on_here(path, stage)
+        )
+
+    def _tail(self, path: _Path, stage: int, variant: Variant) -> int:
+        last = Op(stage, variant[-1], path.microbatch)
+        after_end = self.sync(last)
+        if last.kind is Kind.B and stage > 0:
+            after_end = max(after_end, self.passing(last) + path.done[stage - 1] - path.backward[stage - 1])
+        return after_end - self.sending(last)
+
+    def _goes_on_here(self, path: _Path, stage: int) -> bool:
+        """Whether the stage's gradient is needed by a later op of the same device, so that nothing here can be last."""
+        route = self.costs.placement.route(path.microbatch)
+        return any(hop.device == route[stage].device for hop in route[:stage]) and self.split is False
+
+    def _partner(self, device: int) -> int:
+        """How long the sends of the other op of a pair may keep the device after the end of both."""
+        if not self.pairs:
+            return 0
+        ops = [Op(cell.stage, kind, cell.microbatch) for cell in self.cells(device) for kind in (Kind.F, Kind.B)]
+        return max(map(self.sending, ops))
+
+    def gradients(self, chunk: int) -> int:
+        """The least time at which a chunk's gradients are there on all its hosts: each host runs all its ops of it."""
+        ready = 0
+        for host in self.costs.placement.hosts[chunk]:
+            cells = self.cells(host, chunk)
+            heads = [
+                path.forward[stage]
+                for path, stage in self._on(host)
+                if self.costs.placement.route(path.microbatch)[stage].chunk == chunk
+            ]
+            if cells:
+                ready = max(ready, min(heads) + self.work(cells, sends=False))
+        return ready

@@ -1,0 +1,59 @@
+"""Parts: when transfers and gradient synchronisations may go."""
+
+from __future__ import annotations
+
+from explorer.core.op import Kind
+from solvers.model.variables import Model
+
+
+def sent_when_ready(model: Model) -> None:
+    """``sent[a] >= ready[a]``."""
+    for transfer, _ in model.queued():
+        model.cp.add(transfer.sent >= transfer.ready)
+
+
+def first_come_first_served(model: Model) -> None:
+    """``first[a,b]``: b is ready after a, and ``sent[b] >= sent[a] + hold[a]``; otherwise the reverse.
+
+    One device's sends are ready in the order of its occupancies: ``start[b] >= free[a]``. Sends of different devices
+    compare by ``ready``, and among equals the lower device goes first: ``ready[b] >= ready[a]``, else
+    ``ready[a] >= ready[b] + 1``.
+    """
+    for turn in model.turns:
+        a, b, literal = turn.first, turn.second, turn.literal
+        if literal is None:
+            model.cp.add(b.sent >= a.released)
+            continue
+        model.cp.add(b.sent >= a.released).only_enforce_if(literal)
+        model.cp.add(a.sent >= b.released).only_enforce_if(~literal)
+        if turn.one_sender:
+            model.cp.add(b.task.start >= a.task.free).only_enforce_if(literal)
+            model.cp.add(a.task.start >= b.task.free).only_enforce_if(~literal)
+        else:
+            model.cp.add(b.ready >= a.ready).only_enforce_if(literal)
+            model.cp.add(a.ready >= b.ready + 1).only_enforce_if(~literal)
+
+
+def gradients_before_sync(model: Model) -> None:
+    """``sync[c] >= gradients[c] = max(0, end[a] of the W and B of chunk c on all its hosts)``."""
+    for sync in model.syncs:
+        ends = [
+            task.end
+            for op, task in model.task_of.items()
+            if op.kind in (Kind.W, Kind.B) and model.costs.chunk(op) == sync.chunk
+        ]
+        model.cp.add_max_equality(sync.ready, [0, *ends])
+        model.cp.add(sync.start >= sync.ready)
+
+
+def syncs_in_turn(model: Model) -> None:
+    """``sync_first[c,d]``: d is ready after c, and ``sync[d] >= sync[c] + ticks[c]``; otherwise the reverse.
+
+    For chunks with a host in common; among equally ready ones the lower chunk goes first.
+    """
+    for (i, j), literal in model.sync_first.items():
+        c, d = model.syncs[i], model.syncs[j]
+        model.cp.add(d.ready >= c.ready).only_enforce_if(literal)
+        model.cp.add(d.start >= c.end).only_enforce_if(literal)
+        model.cp.add(c.ready >= d.ready + 1).only_enforce_if(~literal)
+        model.cp.add(c.start >= d.end).only_enforce_if(~literal)

@@ -1,0 +1,23 @@
+"""Part: what is made as small as possible."""
+
+from __future__ import annotations
+
+from solvers.model.variables import Model
+from solvers.scope import Objective
+
+
+def measure(model: Model) -> None:
+    """``makespan >= free[a]``, ``sync[c] + ticks[c]``; or ``span >= free[a] - first[d]``, ``first[d] <= start[a]``."""
+    match model.scope.objective:
+        case Objective.MAKESPAN:
+            for task in model.all_tasks():
+                model.cp.add(model.value >= task.free)
+            for sync in model.syncs:
+                model.cp.add(model.value >= sync.end)
+        case Objective.SPAN:
+            for device, tasks in enumerate(model.tasks):
+                first = model.cp.new_int_var(0, model.scope.horizon, f"first[{device}]")
+                for task in tasks:
+                    model.cp.add(first <= task.start)
+                    model.cp.add(model.value >= task.free - first)
+    model.cp.minimize(model.value)

@@ -1,0 +1,23 @@
+"""Parts: what only one can use at a time."""
+
+from __future__ import annotations
+
+from solvers.model.variables import Model
+
+
+def device_exclusive(model: Model) -> None:
+    """``[start, free)`` of any two occupancies of one device do not overlap."""
+    for tasks in model.tasks:
+        model.cp.add_no_overlap([task.interval for task in tasks])
+
+
+def link_exclusive(model: Model) -> None:
+    """``[sent, sent + hold)`` of any two transfers over one link do not overlap."""
+    for name, transfers in model.links.items():
+        model.cp.add_no_overlap(
+            [
+                model.cp.new_fixed_size_interval_var(t.sent, t.send.hold, f"on {name}[{t.send.op}]")
+                for t in transfers
+                if t.send.hold
+            ]
+        )

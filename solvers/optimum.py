@@ -1,0 +1,176 @@
+"""The best order on a placement: seeded, bounded, solved, and evaluated again."""
+
+from __future__ import annotations
+
+import math
+
+from explorer.core.errors import Disagreement, UsageError
+from explorer.core.op import Entry, Kind
+from explorer.core.placement import Placement
+from explorer.core.problem import Problem
+from explorer.core.schedule import Schedule
+from explorer.core.timeline import Timeline
+from explorer.evaluation.longest_path import evaluate as longest_path
+from explorer.evaluation.memory import fits, peaks
+from solvers.bounds import best_bound, span_bound
+from solvers.model import build
+from solvers.model.memory import limited_stash, room
+from solvers.outcome import Found, Infeasible, Outcome, Proved, Unknown
+from solvers.scope import Objective, searching
+from solvers.solve import solve
+from solvers.work import all_ops, owed_syncs
+
+
+def optimum(
+    problem: Problem,
+    placement: Placement,
+    *,
+    split: bool,
+    seed_schedule: Schedule | None = None,
+    objective: Objective = Objective.MAKESPAN,
+    time_limit: float = math.inf,
+    workers: int = 1,
+    seed: int = 0,
+) -> Outcome:
+    """Search all orders of a placement's ops.
+
+    Parameters
+    ----------
+    problem, placement
+        Of equal sizes; the problem's memory limit is kept.
+    split
+        Whether the backward is split into I and W.
+    seed_schedule
+        A known schedule of the same ops that fits the memory limit; one microbatch after the other by default.
+    objective
+        What is made as small as possible.
+    time_limit
+        Seconds.
+    workers, seed
+        See `solvers.solve.solve`.
+
+    Returns
+    -------
+    Outcome
+        Its timeline is the earliest of its order. Where waiting can help (see `waiting_can_help`), the model's optimum
+        may be one that no earliest timeline reaches; then the outcome is Found, with that optimum as the bound.
+
+    Raises
+    ------
+    UsageError
+        If the seed runs other ops or does not fit the memory limit.
+    Disagreement
+        If the solver's order, evaluated again, does not give what the solver said.
+    """
+    known = one_by_one(placement, split) if seed_schedule is None else seed_schedule
+    if seed_schedule is None:
+        reason = too_little_memory(known, problem)
+        if reason is not None:
+            return Infeasible(reason)
+    _require_seed(known, problem, placement, split)
+    best = longest_path(known, problem)
+    by_makespan = objective is Objective.MAKESPAN
+    bound = best_bound(problem, placement, split) if by_makespan else span_bound(problem, placement, split)
+    if by_makespan and best.makespan <= bound.ticks:
+        return Proved(best.makespan, best)
+    scope = searching(
+        problem,
+        placement,
+        split=split,
+        objective=objective,
+        horizon=best.makespan if by_makespan else None,
+        floor=bound.ticks,
+    )
+    outcome = solve(build(problem, scope), time_limit=time_limit, workers=workers, seed=seed, hint=best)
+    match outcome:
+        case Proved() | Found():
+            return _better(evaluated_again(outcome, problem, objective), best, objective)
+        case Unknown():
+            return Found(measured(best, objective), outcome.bound, best)
+        case Infeasible():
+            raise Disagreement(f"CP-SAT finds nothing as good as a schedule that is known: {outcome.reason}")
+
+
+def measured(timeline: Timeline, objective: Objective) -> int:
+    """The objective of a timeline, in ticks."""
+    match objective:
+        case Objective.MAKESPAN:
+            return timeline.makespan
+        case Objective.SPAN:
+            return int(timeline.spans.max())
+
+
+def one_by_one(placement: Placement, split: bool) -> Schedule:
+    """One microbatch after the other: no order holds less memory."""
+    orders: list[list[Entry]] = [[] for _ in range(placement.devices)]
+    for op in all_ops(placement, split):
+        orders[placement.route(op.microbatch)[op.stage].device].append(op)
+    return Schedule.from_orders(placement, orders)
+
+
+def too_little_memory(schedule: Schedule, problem: Problem) -> str | None:
+    """Why no order fits the memory limit, given the schedule `one_by_one`; None if that one fits.
+
+    Every order holds all of a microbatch's activations of a device before the first of them is freed.
+    """
+    spaces = room(problem, schedule.placement.resident)
+    if spaces is None or problem.memory_limit is None:
+        return None
+    needed = peaks(schedule, problem, limited_stash(problem, problem.memory_limit))
+    for device, space in enumerate(spaces):
+        if needed[device] > space:
+            return (
+                f"on device {device} one microbatch's activations take {needed[device]} units, but the memory limit "
+                f"{problem.memory_limit.text} leaves {max(0, space)} for them"
+            )
+    return None
+
+
+def waiting_can_help(problem: Problem, placement: Placement, objective: Objective) -> bool:
+    """Whether starting something later than possible may improve the objective of an order.
+
+    A device that starts later may have a shorter span. And where requests of several devices are served in order of
+    readiness (shared links, gradient synchronisations), a later request may let a more urgent one pass.
+    """
+    shared = any(len({source for source, _ in pairs}) > 1 for _, pairs in problem.network.shared)
+    return objective is Objective.SPAN or shared or len(owed_syncs(problem, placement)) > 1
+
+
+def evaluated_again(outcome: Proved | Found, problem: Problem, objective: Objective) -> Proved | Found:
+    """The outcome with the earliest timeline of its order, as the longest-path evaluator gives it.
+
+    Raises
+    ------
+    Disagreement
+        If it differs from what the solver said, or passes the memory limit.
+    """
+    schedule = outcome.timeline.schedule
+    timeline = longest_path(schedule, problem)
+    ticks = measured(timeline, objective)
+    if not fits(schedule, problem):
+        raise Disagreement(f"CP-SAT's order of {ticks} ticks passes the memory limit")
+    bound = outcome.ticks if isinstance(outcome, Proved) else outcome.bound
+    if ticks < bound or (ticks > outcome.ticks and not waiting_can_help(problem, schedule.placement, objective)):
+        raise Disagreement(
+            f"CP-SAT gives its order {outcome.ticks} ticks (and bounds all by {bound}), the longest path {ticks}"
+        )
+    return Proved(ticks, timeline) if ticks == bound else Found(ticks, bound, timeline)
+
+
+def _better(outcome: Proved | Found, known: Timeline, objective: Objective) -> Outcome:
+    """The outcome, or the known timeline where it is better."""
+    ticks = measured(known, objective)
+    if isinstance(outcome, Proved) or outcome.ticks <= ticks:
+        return outcome
+    return Proved(ticks, known) if ticks == outcome.bound else Found(ticks, outcome.bound, known)
+
+
+def _require_seed(schedule: Schedule, problem: Problem, placement: Placement, split: bool) -> None:
+    if schedule.placement != placement:
+        raise UsageError("the seed schedule has another placement")
+    if schedule.overlaps or set(schedule.kind.tolist()) & ({Kind.B} if split else {Kind.I, Kind.W}):
+        raise UsageError(
+            f"the seed schedule must have a {'split' if split else 'fused'} backward and no overlapped pairs"
+        )
+    if not fits(schedule, problem):
+        raise UsageError("the seed schedule does not fit the memory limit")

@@ -1,0 +1,173 @@
+"""Solving: the free model, and the same model with a named schedule pinned into it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ortools.sat.python import cp_model
+
+from explorer.core.errors import Disagreement, Inapplicable
+from explorer.core.problem import Problem
+from explorer.core.schedule import Schedule
+from explorer.core.timeline import Timeline
+from explorer.evaluation.longest_path import evaluate as longest_path
+from solvers.model import Model, build, pin_order, pin_times
+from solvers.outcome import Found, Infeasible, Outcome, Proved, Unknown
+from solvers.reading import chosen_order, difference, timeline_of
+from solvers.scope import evaluating
+from solvers.tight import loose
+from solvers.work import every_op
+
+PROBE_UP_TO = 700
+"""Tasks from which on probing in presolve costs more than it brings."""
+
+
+def solve(
+    model: Model,
+    *,
+    time_limit: float = math.inf,
+    workers: int = 1,
+    seed: int = 0,
+    hint: Timeline | None = None,
+) -> Outcome:
+    """Make the model's objective as small as possible.
+
+    Parameters
+    ----------
+    model
+        As built, with pins or without.
+    time_limit
+        Seconds.
+    workers
+        Threads; more than there are cores slow each other down. One makes the search repeatable.
+    seed
+        Of the search's random choices.
+    hint
+        A known solution to start from.
+
+    Returns
+    -------
+    Outcome
+        With the solver's own times, which need not be the earliest of its order.
+    """
+    if hint is not None:
+        give_hint(model, hint)
+    solver = _solver(model, time_limit, workers, seed)
+    status = solver.solve(model.cp)
+    bound = max(model.scope.floor, math.ceil(solver.best_objective_bound - 1e-6))
+    match status:
+        case cp_model.OPTIMAL:
+            return Proved(solver.value(model.value), _timeline(model, solver))
+        case cp_model.FEASIBLE:
+            return Found(solver.value(model.value), bound, _timeline(model, solver))
+        case cp_model.INFEASIBLE:
+            return Infeasible(_why(model))
+        case cp_model.UNKNOWN:
+            return Unknown(bound)
+        case _:
+            raise ValueError(f"the model is not valid: {model.cp.validate()}")
+
+
+def give_hint(model: Model, timeline: Timeline) -> None:
+    """Start the search from a timeline of the model's ops; it replaces an earlier hint."""
+    model.cp.clear_hints()  # type: ignore[no-untyped-call]
+    row_of = {op: row for row, op in enumerate(every_op(timeline.schedule))}
+    for task in model.all_tasks():
+        model.cp.add_hint(task.start, int(timeline.start[row_of[task.occupancy.ops[0]]]))
+    for transfer, sent in model.queued():
+        model.cp.add_hint(sent, int(timeline.sent[row_of[transfer.send.op]]))
+    for turn in model.turns:
+        if turn.literal is not None and turn.one_sender:
+            model.cp.add_hint(turn.literal, row_of[turn.first.send.op] < row_of[turn.second.send.op])
+    starts = {sync.chunk: sync.start for sync in timeline.syncs}
+    for sync in model.syncs:
+        model.cp.add_hint(sync.start, starts[sync.chunk])
+
+
+def evaluate(schedule: Schedule, problem: Problem) -> Timeline:
+    """A named schedule as a fixed assignment: the model with its order pinned, everything as early as possible.
+
+    The least sum of all starts is proved; of all timelines of an order only the earliest one has it. Synchronisations,
+    for which nothing waits, follow in a second proof. A memory limit is left out: an evaluation reports memory, it does
+    not limit it.
+
+    Raises
+    ------
+    Incomplete
+        If an op is missing, repeated or on the wrong device.
+    Deadlock
+        If order and dependencies form a cycle; the error names it.
+    Inapplicable
+        If several devices send over one link: waiting can then change who is served first, and the least sum need not
+        be that of the earliest timeline.
+    Disagreement
+        If the order has no timeline, and yet no cycle.
+    """
+    model = build(replace(problem, memory_limit=None), evaluating(schedule, problem))
+    for name, transfers in model.links.items():
+        if len({transfer.send.source for transfer in transfers}) > 1:
+            raise Inapplicable(f"several devices send through {name!r}, which this engine does not evaluate")
+    pin_order(model, schedule)
+    starts = [task.start for task in model.all_tasks()]
+    starts += [sent for _, sent in model.queued()]
+    solver = _least_sum(model, schedule, starts)
+    if model.syncs:
+        for start in starts:
+            model.cp.add(start == solver.value(start))
+        solver = _least_sum(model, schedule, [sync.start for sync in model.syncs])
+    return timeline_of(model, schedule, solver.value)
+
+
+def confirm(timeline: Timeline, problem: Problem) -> None:
+    """Check by the model that a timeline is the earliest one of its schedule: all times pinned, and nothing loose.
+
+    Raises
+    ------
+    Disagreement
+        If a time breaks the model, or something starts later than it could.
+    """
+    schedule = timeline.schedule
+    model = build(replace(problem, memory_limit=None), evaluating(schedule, problem))
+    pin_order(model, schedule)
+    pin_times(model, timeline)
+    model.cp.clear_objective()  # type: ignore[no-untyped-call]
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.cp_model_presolve = False
+    if solver.solve(model.cp) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise Disagreement("CP-SAT refutes the times of this timeline")
+    fault = difference(timeline, timeline_of(model, schedule, solver.value)) or loose(model, timeline)
+    if fault is not None:
+        raise Disagreement(f"CP-SAT and this timeline disagree: {fault}")
+
+
+def _least_sum(model: Model, schedule: Schedule, variables: Sequence[cp_model.IntVar]) -> cp_model.CpSolver:
+    model.cp.minimize(sum(variables))
+    solver = _solver(model, math.inf, 1, 0)
+    if solver.solve(model.cp) != cp_model.OPTIMAL:
+        longest_path(schedule, model.problem)  # names the cycle, if that is why
+        raise Disagreement("CP-SAT finds no timeline of this order, the longest path does")
+    return solver
+
+
+def _solver(model: Model, time_limit: float, workers: int, seed: int) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    if time_limit < math.inf:
+        solver.parameters.max_time_in_seconds = time_limit
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    if len(model.task_of) > PROBE_UP_TO:
+        solver.parameters.cp_model_probing_level = 0
+    return solver
+
+
+def _timeline(model: Model, solver: cp_model.CpSolver) -> Timeline:
+    return timeline_of(model, chosen_order(model, solver.value), solver.value)
+
+
+def _why(model: Model) -> str:
+    limit = model.problem.memory_limit
+    within = f" within the memory limit {limit.text or limit.per_device}" if limit else ""
+    return f"no order{within} is done in {model.scope.horizon} ticks"
