@@ -34,7 +34,8 @@ def asymmetric_chimera(devices: int, microbatches: int, variant: str = "block-sp
 
     ``block-split``
         Chimera's order and placement, but the chunks in the first half of the model hold fewer blocks than those in the
-        second, a to b. Each device has one chunk of either kind.
+        second, a to b. Each device has one chunk of either kind. It takes Chimera's time for whole units and without
+        transfers, while no forward is longer than any backward.
     ``direction-split``
         Chimera's placement, but of every a + b microbatches a go down and b up. The order is a list schedule: of the
         ops that are ready, the one with Chimera's earliest slot, at most D activations a device.
@@ -127,16 +128,9 @@ def _rotated(devices: int, microbatches: int) -> Schedule:
 
 @asymmetric_chimera.closed_form
 def _formula(case: Case) -> Formula:
-    match case.options["variant"]:
-        case "rotated":
-            return _rotated_formula(case)
-        case "block-split":
-            return _block_split_formula(case)
-    return Formula.inapplicable("no closed form is known for this variant")
-
-
-def _rotated_formula(case: Case) -> Formula:
-    """Idle (D/2-1)(F+B), that of interleaved 1F1B with two chunks on D/2 ranks; its peaks, too."""
+    """Rotated: idle (D/2-1)(F+B), that of interleaved 1F1B with two chunks on D/2 ranks; its peaks, too."""
+    if case.options["variant"] != "rotated":
+        return Formula.inapplicable("no closed form is known for this variant")
     half = case.devices // 2
     return Formula.idle(
         case,
@@ -144,18 +138,6 @@ def _rotated_formula(case: Case) -> Formula:
         [min(case.microbatches, 3 * half - 1 - 2 * (device % half)) for device in range(case.devices)],
         "equal stages, no transfer time",
     )
-
-
-def _block_split_formula(case: Case) -> Formula:
-    """Chimera's idle; a device holds at most D/2 activations of its light stage, and 1 to D/2 of its heavy one."""
-    d = case.devices
-    symmetric = chimera.formula(replace(case, options={}))
-    if symmetric.makespan is None or case.microbatches % d:
-        return Formula.inapplicable("needs B >= F and whole units of D microbatches")
-    light, heavy = _parts(str(case.options["split"]))
-    of_light, of_heavy = Fraction(2 * light, light + heavy), Fraction(2 * heavy, light + heavy)
-    peaks = [of_light * Fraction(d, 2) + of_heavy * (1 + min(x, d - 1 - x)) for x in range(d)]
-    return replace(symmetric, peak_activations=tuple(peaks))
 
 
 @asymmetric_chimera.caution
