@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.core.errors import Deadlock, Inapplicable, Inexact
-from explorer.core.op import B, F, Overlapped
+from explorer.core.errors import Deadlock, Inapplicable, Incomplete, Inexact
+from explorer.core.op import KINDS, B, F, Op, Overlapped
 from explorer.core.placement import Placement, linear
 from explorer.core.problem import Communication, Network, Problem
 from explorer.core.schedule import Schedule
@@ -99,6 +100,34 @@ def test_deadlocks_are_seen_by_all(placement: Placement, form: str, swaps: int, 
     else:
         assert verify_order(schedule) == []
         assert verify(evaluate(schedule, problem), problem) == []
+
+
+@given(placements(), st.sampled_from(["drop", "double", "misplace", "relabel"]), st.booleans(), st.randoms())
+def test_incomplete_orders_are_refused(placement: Placement, change: str, compile: bool, random: Random) -> None:
+    orders = [list(order) for order in list_schedule(placement, "mixed", 0, random).orders()]
+    order = random.choice([order for order in orders if order])
+    place = random.randrange(len(order))
+    op = order[place]
+    assert isinstance(op, Op)
+    match change:
+        case "drop":
+            del order[place]
+        case "double":
+            random.choice(orders).append(op)
+        case "misplace":
+            del order[place]
+            random.choice(orders).append(op)
+        case "relabel":
+            order[place] = Op(random.randrange(-1, 3), random.choice(KINDS), random.randrange(-1, 3))
+    schedule = Schedule.from_orders(placement, orders)
+    refused = False
+    try:
+        evaluate(schedule, small_problem(placement), compile=compile)
+    except (Incomplete, Deadlock) as error:
+        refused = True
+        with pytest.raises(Incomplete) if isinstance(error, Incomplete) else nullcontext():
+            schedule.require_complete()
+    assert refused == bool(verify_order(schedule))
 
 
 @settings(max_examples=25)
