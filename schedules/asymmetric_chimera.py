@@ -37,8 +37,10 @@ def asymmetric_chimera(devices: int, microbatches: int, variant: str = "block-sp
         second, a to b. Each device has one chunk of either kind. It takes Chimera's time for whole units and without
         transfers, while no forward is longer than any backward.
     ``direction-split``
-        Chimera's placement, but of every a + b microbatches a go down and b up. The order is a list schedule: of the
-        ops that are ready, the one with Chimera's earliest slot, at most D activations a device.
+        Chimera's placement, but of a + b microbatches a go down, those with the lowest numbers, and b up. The order is
+        a list schedule: of the ops that are ready, the one with Chimera's earliest slot, with at most D activations on
+        a device. With equal directions it leaves the idle time (D-2)B of one unit of Chimera for N = 2D and 3D as well
+        (seen for D = 4, 6, 8 with F = 1, B = 2).
     ``rotated``
         The second replica's stage s runs on device (s + D/2) mod D; ``split`` does not matter. Each replica runs as
         interleaved 1F1B with two chunks on D/2 ranks. Rank x of both is the pair of devices x and x + D/2: one of them

@@ -39,10 +39,11 @@ def chimera(devices: int, microbatches: int, pipes: int = 1, scaling: str = "con
     pipes
         Pairs of pipelines, f in the paper; must divide D/2.
     scaling
-        What happens for N > D. ``concatenate``: one unit behind the other. ``double-forward``: two microbatches go
-        through a forward slot back to back, and then through backward slots one after the other, which twice the
-        activations pay for. ``halve-backward``: the same order, of half microbatches; an order of equal microbatches
-        has no smaller backward, so here N counts the halves, which the backward takes one by one.
+        What happens for N > D. ``concatenate``: one unit behind the other. ``double-forward``: two microbatches share a
+        forward slot, and their backwards follow one another where the backward slot was (our reading of the paper's
+        description); for B = 2F no bubbles are left between units, but twice the activations are held.
+        ``halve-backward``: the same order of half microbatches. An order of equal microbatches has no smaller backward,
+        so here N counts the halves: two forwards in a row stand for a whole one, backwards are halves.
 
     Raises
     ------
@@ -135,7 +136,7 @@ def _peaks(devices: int, in_unit: int, pipes: int) -> list[int]:
 def _caution(case: Case) -> str | None:
     """Where 1F1B leaves less idle, and what the microbatches of halve-backward are."""
     if case.options["scaling"] == "halve-backward":
-        return "with halve-backward the microbatches are half ones: what a backward takes at a time"
+        return "with halve-backward N counts half microbatches, what a backward takes: halve their costs, too"
     makespan = _formula(case).makespan
     one_f_one_b = case.work + (case.devices - 1) * (case.forward + case.backward)
     if makespan is not None and makespan > one_f_one_b:

@@ -65,12 +65,12 @@ def _caution(case: Case) -> str | None:
         return None
     meant = f"hanayo's order is meant for as many microbatches as devices ({d})"
     if n < d:
-        return f"{meant}; with {n} every device waits for {d - n} microbatches more"
+        return f"{meant}; with {n} each device stays idle for the time of {d - n} more"
     if n % d:
         return f"{meant}; with {n} it leaves bubbles between groups of {d}, most of all around the last one"
     idle, least = (2 * (d - 1) * (1 + n // d) - 1, 3 * (d - 1))
     loss = Fraction(idle - least, 3 * n * chunks + least)
     return (
-        f"{meant}; with {n}, at B = 2F and without transfers, it takes {float(loss):.0%} longer than "
-        "the best order of the same placement"
+        f"{meant}; with {n}, at B = 2F and without transfers, it takes {float(loss):.0%} longer than an idle time of "
+        f"{d - 1}(F + B) of a chunk would, which is the best for this placement where it has been proved"
     )
