@@ -194,7 +194,7 @@ def test_chimera_warns_exactly_where_1f1b_is_faster(devices: int) -> None:
 
 @pytest.mark.parametrize("devices", range(2, 13))
 @pytest.mark.parametrize("waves", [1, 2, 4])
-def test_hanayo_reaches_the_proved_idle_time_of_its_placement(devices: int, waves: int) -> None:
+def test_hanayo_idles_for_2_d_minus_1_backwards_of_a_chunk(devices: int, waves: int) -> None:
     chunks = 2 * waves
     for forward, backward in COSTS:
         bubble = idle("hanayo", devices, devices, forward, backward, waves=waves)
@@ -242,7 +242,7 @@ def test_a_block_split_moves_activations_off_the_first_device_but_not_the_peak(d
 
 
 @pytest.mark.parametrize("devices", [4, 6, 8])
-def test_equal_directions_by_list_scheduling_reach_the_proved_optimum_of_mirrored_pipelines(devices: int) -> None:
+def test_equal_directions_by_list_scheduling_idle_as_one_unit_of_chimera(devices: int) -> None:
     for microbatches in (devices, 2 * devices, 3 * devices):
         schedule = schedules.find("asymmetric-chimera")(devices, microbatches, variant="direction-split", split="1:1")
         result = run(schedule, 1, 2)
