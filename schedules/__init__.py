@@ -12,6 +12,7 @@ from schedules.interleaved_zb import interleaved_zb
 from schedules.looped_bfs import looped_bfs
 from schedules.one_f_one_b import one_f_one_b
 from schedules.registry import NamedSchedule, every, find, named
+from schedules.zb_auto import zb_auto
 from schedules.zb_h1 import zb_h1
 from schedules.zb_h2 import zb_h2
 from schedules.zb_v import zb_v
@@ -32,6 +33,7 @@ __all__ = [
     "looped_bfs",
     "named",
     "one_f_one_b",
+    "zb_auto",
     "zb_h1",
     "zb_h2",
     "zb_v",

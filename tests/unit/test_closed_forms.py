@@ -40,6 +40,7 @@ WITHOUT_FORMULA = {
     "asymmetric-chimera split=2:3",
     "asymmetric-chimera variant=direction-split",
     "asymmetric-chimera variant=direction-split split=3:1",
+    "zb-auto",
 }
 
 
