@@ -42,7 +42,7 @@ def from_options(options: ProblemOptions) -> Costs:
     if abstract:
         return AbstractCosts(**_times(options), **_factors(options), per_stage=options.per_stage, **common)
     from explorer.config import catalogue
-    from explorer.config.recipe import ModelledCosts
+    from explorer.config.modelled import ModelledCosts
 
     return ModelledCosts(
         model=catalogue.load_model(options.model or catalogue.DEFAULT_MODEL),

@@ -23,8 +23,8 @@ def export(problem: ProblemOptions, subject: Subject, format: Format = None, out
     import json
     import sys
 
+    from explorer.core.files import write_text
     from explorer.io import native, table
-    from explorer.io.files import write_text
 
     suffix = format or (Path(output).suffix.lower().lstrip(".") if output else "json")
     schedule = evaluated(problem, subject).schedule

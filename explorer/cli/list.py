@@ -46,13 +46,13 @@ def _schedules() -> list[dict[str, Any]]:
 def _systems() -> list[dict[str, Any]]:
     from explorer.config import catalogue
 
-    return [{"name": system.name, "summary": system.description} for system in catalogue.systems()]
+    return [{"name": n, "summary": catalogue.load_system(n).description} for n in catalogue.names("systems")]
 
 
 def _models() -> list[dict[str, Any]]:
     from explorer.config import catalogue
 
-    return [{"name": model.name, "summary": model.description} for model in catalogue.models()]
+    return [{"name": n, "summary": catalogue.load_model(n).description} for n in catalogue.names("models")]
 
 
 def _formats() -> list[dict[str, Any]]:

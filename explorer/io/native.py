@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from explorer.core.errors import Malformed
+from explorer.core.files import read_text
 from explorer.core.placement import Hop, Placement
 from explorer.core.schedule import Schedule
-from explorer.io.files import read_text
 from explorer.io.table import parse_entry
 
 FORMAT = "pipeline-schedule"

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from explorer.core.errors import Inapplicable, Malformed
+from explorer.core.files import read_text
 from explorer.core.op import Entry, Op, Overlapped
 from explorer.core.placement import along
 from explorer.core.schedule import Schedule
-from explorer.io.files import read_text
 
 _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
 

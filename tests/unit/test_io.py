@@ -12,7 +12,7 @@ from explorer.core.op import B, F, Overlapped
 from explorer.core.placement import Hop, Placement, along
 from explorer.core.schedule import Schedule
 from explorer.io import native, table
-from explorer.io.files import write_text
+from explorer.core.files import write_text
 
 
 @pytest.fixture

@@ -1,0 +1,178 @@
+"""From a model and a system to a `Problem`, for any placement: seconds and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from explorer.config.limits import memory_limit
+from explorer.config.model import Model
+from explorer.config.roofline import BlockCosts, block_costs
+from explorer.config.system import System
+from explorer.core.errors import Inapplicable
+from explorer.core.op import Kind
+from explorer.core.placement import IntArray, Placement
+from explorer.core.problem import Communication, Network, Problem, Stash
+from explorer.core.units import TimeBase
+
+RESOLUTION = Fraction(1, 10**9)
+"""Modelled durations are rounded to this many seconds, once."""
+
+
+@dataclass(frozen=True)
+class ModelledCosts:
+    """Costs of a model on a system, by `explorer.config.roofline`.
+
+    Parameters
+    ----------
+    model, system
+        What runs, and where.
+    communication
+        ``link`` by default.
+    gradient_sync
+        Whether replicas all-reduce their gradients.
+    freed_at_input
+        The share of an activation that I frees.
+    overlap
+        Time of an overlapped pair, as a fraction of its ops' sum.
+    memory_limit
+        See `explorer.config.limits`.
+    """
+
+    model: Model
+    system: System
+    communication: Communication | None = None
+    gradient_sync: bool = True
+    freed_at_input: Fraction = Fraction(0)
+    overlap: Fraction = Fraction(1)
+    memory_limit: str | None = None
+
+    def problem(self, placement: Placement) -> Problem:
+        """The costs on a placement's chunks and devices.
+
+        Raises
+        ------
+        Inapplicable
+            If there are fewer blocks than a route has stages.
+        """
+        batch = ceil(Fraction(self.model.global_batch, placement.microbatches))
+        block = block_costs(self.model, self.system, batch)
+        blocks = deal(self.model.blocks, placement)
+        clock = _Clock()
+        overlap = self.overlap
+        seconds = [[count * block.seconds[kind] for kind in Kind] for count in blocks]
+        durations = np.array([[[clock.ticks(value, overlap) for value in chunk] for chunk in seconds]], np.int64)
+        in_bytes = _stash([count * block.activation for count in blocks], self.freed_at_input, Fraction(1))
+        in_bytes = Stash(
+            in_bytes.unit, in_bytes.held, in_bytes.freed_at_input, np.array(blocks, np.int64) * block.static
+        )
+        whole = Fraction(placement.devices, self.model.blocks)
+        stash = _stash(blocks, self.freed_at_input, whole)
+        return Problem(
+            time=clock.base,
+            durations=durations,
+            profile_of=np.zeros(placement.microbatches, np.int64),
+            network=self._network(placement, block, clock),
+            communication=self.communication or Communication.LINK,
+            stash=stash,
+            sync=self._syncs(placement, blocks, block, clock),
+            bytes=in_bytes,
+            memory_limit=memory_limit(self.memory_limit, placement.devices, stash, in_bytes),
+            launch=clock.ticks(self.system.overheads.launch),
+            posting=clock.ticks(self.system.overheads.posting),
+            overlap=self.overlap,
+            rounding=clock.error,
+            notes=self._notes(placement, blocks, batch),
+        )
+
+    def _network(self, placement: Placement, block: BlockCosts, clock: _Clock) -> Network:
+        system, devices = self.system, range(placement.devices)
+        links = [system.link_at(index) for index in range(len(system.link_names))]
+        occupancy = [clock.ticks(block.message / link.bandwidth) for link in links]
+        return Network(
+            system.link_names,
+            np.array([[system.link(source, to) for to in devices] for source in devices], np.int64),
+            np.array([clock.ticks(link.latency) for link in links], np.int64),
+            np.tile(np.array(occupancy, np.int64), (1, placement.chunks, 1)),
+        )
+
+    def _syncs(self, placement: Placement, blocks: list[int], block: BlockCosts, clock: _Clock) -> IntArray:
+        """Ring all-reduces over the slowest link among a chunk's hosts: 2 (n-1)/n bytes/bandwidth + 2 (n-1) latency."""
+        if not self.gradient_sync:
+            return np.zeros(placement.chunks, np.int64)
+
+        def seconds(chunk: int) -> Fraction:
+            hosts = placement.hosts[chunk]
+            steps = 2 * (len(hosts) - 1)
+            ring = zip(hosts, (*hosts[1:], hosts[0]), strict=True)
+            kinds = {self.system.link(source, to) for source, to in ring if source != to}
+            size = Fraction(blocks[chunk] * block.gradient, len(hosts))
+            times = [steps * (size / link.bandwidth + link.latency) for link in map(self.system.link_at, kinds)]
+            return max(times, default=Fraction(0))
+
+        return np.array([clock.ticks(seconds(chunk)) for chunk in range(placement.chunks)], np.int64)
+
+    def _notes(self, placement: Placement, blocks: list[int], batch: int) -> tuple[str, ...]:
+        notes = []
+        if len(set(blocks)) > 1:
+            notes.append(f"{self.model.blocks} blocks do not divide evenly: stages hold {min(blocks)} to {max(blocks)}")
+        sequences = batch * placement.microbatches
+        if sequences != self.model.global_batch:
+            notes.append(
+                f"{placement.microbatches} microbatches of {batch} make a batch of {sequences} sequences, not the "
+                f"model's {self.model.global_batch}: do not compare its time with that of other numbers of microbatches"
+            )
+        return tuple(notes)
+
+
+class _Clock:
+    """Rounds seconds to ticks and remembers the largest error."""
+
+    def __init__(self) -> None:
+        self.base = TimeBase(RESOLUTION, "s", rounds=True)
+        self.error = Fraction(0)
+
+    def ticks(self, seconds: Fraction, overlap: Fraction = Fraction(1)) -> int:
+        """The nearest number of ticks of which an overlapped pair takes a whole number too."""
+        step = overlap.denominator
+        count = step * self.base.ticks(seconds / step)
+        self.error = max(self.error, abs(count * self.base.tick - seconds))
+        return count
+
+
+def deal(blocks: int, placement: Placement) -> list[int]:
+    """Blocks of each chunk: by its share of the model, the rest to the largest remainders, first come first served.
+
+    Raises
+    ------
+    Inapplicable
+        If a chunk would get none.
+    """
+    dealt: dict[int, int] = {}
+    for route in placement.routes:
+        chunks = [hop.chunk for hop in route if hop.chunk not in dealt]
+        exact = {chunk: blocks * placement.shares[chunk] for chunk in chunks}
+        left = blocks - sum(dealt.get(hop.chunk, 0) for hop in route) - sum(int(value) for value in exact.values())
+        by_remainder = sorted(chunks, key=lambda chunk: (int(exact[chunk]) - exact[chunk], chunk))
+        for place, chunk in enumerate(by_remainder):
+            dealt[chunk] = int(exact[chunk]) + (place < left)
+    counts = [dealt[chunk] for chunk in range(placement.chunks)]
+    if min(counts) < 1:
+        raise Inapplicable(
+            f"the model's {blocks} blocks do not fill {placement.stages} stages; use at most {blocks} stages "
+            "(fewer devices, chunks or waves)"
+        )
+    return counts
+
+
+def _stash(sizes: list[int], freed_at_input: Fraction, unit: Fraction) -> Stash:
+    """Activations in ``unit``, or in a part of it in which the share that I frees is whole."""
+    parts = freed_at_input.denominator
+    held = np.array([sizes], np.int64)
+    if unit == 1:  # bytes: whole as they are
+        freed = np.array([[int(size * freed_at_input) for size in sizes]], np.int64)
+        return Stash(unit, held, freed, np.zeros(len(sizes), np.int64))
+    return Stash(unit / parts, held * parts, held * freed_at_input.numerator, np.zeros(len(sizes), np.int64))

@@ -1,0 +1,95 @@
+"""A simple roofline: what one transformer block takes on one device, in seconds and bytes.
+
+Time is the longer of computing, FLOPs / (peak x efficiency) + latency, and moving, bytes / (bandwidth x efficiency) + latency,
+as in arXiv:2605.24006 (from secondary summaries of it). For b sequences of s tokens, width h, inner width f, a heads
+and P parameters a block:
+
+- F: 2 b s P + 4 b s^2 h operations (the scores are counted in full, without use of causality);
+- I: as F, with twice the scores (attention has two inputs to differentiate for);
+- W: 2 b s P operations.
+
+Every op reads the weights or writes their gradients, and writes or reads what is held for the backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from explorer.config.model import Model
+from explorer.config.system import System
+from explorer.core.op import Kind
+
+
+@dataclass(frozen=True)
+class BlockCosts:
+    """One block, for one microbatch.
+
+    Parameters
+    ----------
+    seconds
+        By kind of op.
+    activation
+        Bytes that F leaves for the backward.
+    static
+        Bytes of weights, gradients and optimiser state.
+    gradient
+        Bytes that replicas all-reduce.
+    message
+        Bytes that go from stage to stage.
+    """
+
+    seconds: dict[Kind, Fraction]
+    activation: int
+    static: int
+    gradient: int
+    message: int
+
+
+def parameters(model: Model) -> int:
+    """Weights of a block's matrices."""
+    keys_and_values = 2 * model.hidden * (model.key_value_width or model.hidden)
+    attention = 2 * model.hidden * model.hidden + keys_and_values
+    return attention + (3 if model.gated else 2) * model.hidden * model.feed_forward
+
+
+def activation_bytes(model: Model, batch: int) -> int:
+    """Bytes a block holds for its backward: Korthikanti et al., arXiv:2205.05198, section 4.1.
+
+    Theirs is s b h (34 + 5 a s / h) for 16-bit elements and an MLP of 4 h. Written out: 4 s b h for the two layer
+    norms; 11 s b h for attention, of which keys and values 4; 3 s b h + 4 s b f for the MLP, or 3 s b h + 6 s b f if
+    gated; 5 a s^2 b for the scores, their softmax and dropout, not held with flash attention.
+    """
+    tokens, width = model.sequence * batch, model.hidden
+    keys_and_values = 4 * (model.key_value_width or width)
+    outside_mlp = tokens * (4 * width + 7 * width + keys_and_values)
+    mlp = tokens * (3 * width + (6 if model.gated else 4) * model.feed_forward)
+    scores = 0 if model.flash_attention else 5 * model.heads * model.sequence * tokens
+    return (outside_mlp + mlp + scores) * model.bytes_per_element // 2
+
+
+def block_costs(model: Model, system: System, batch: int) -> BlockCosts:
+    """What a block costs for a microbatch of ``batch`` sequences."""
+    tokens, weights = batch * model.sequence, parameters(model)
+    linear, scores = 2 * tokens * weights, 4 * tokens * model.sequence * model.hidden
+    held = activation_bytes(model, batch)
+    read = weights * model.bytes_per_element
+    flops = {Kind.F: linear + scores, Kind.I: linear + 2 * scores, Kind.W: linear}
+    moved = {Kind.F: read + held, Kind.I: read + held, Kind.W: weights * model.bytes_per_gradient + held}
+    seconds = {kind: _roofline(system, flops[kind], moved[kind]) for kind in flops}
+    seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
+    return BlockCosts(
+        seconds,
+        activation=held,
+        static=weights * model.bytes_per_parameter,
+        gradient=weights * model.bytes_per_gradient,
+        message=tokens * model.hidden * model.bytes_per_element,
+    )
+
+
+def _roofline(system: System, flops: int, moved: int) -> Fraction:
+    compute, memory = system.compute, system.memory
+    return max(
+        flops / (compute.matrix * compute.efficiency) + compute.latency,
+        moved / (memory.bandwidth * memory.efficiency) + memory.latency,
+    )
