@@ -1,8 +1,8 @@
 """A simple roofline: what one transformer block takes on one device, in seconds and bytes.
 
-Time is the longer of computing, FLOPs / (peak x efficiency) + latency, and moving, bytes / (bandwidth x efficiency) + latency,
-as in arXiv:2605.24006 (from secondary summaries of it). For b sequences of s tokens, width h, inner width f, a heads
-and P parameters a block:
+Time is the longer of computing, FLOPs / (peak x efficiency) + latency, and moving, bytes / (bandwidth x efficiency) +
+latency, as in arXiv:2605.24006 (from secondary summaries of it). For b sequences of s tokens, width h, inner width f,
+a heads and P parameters a block:
 
 - F: 2 b s P + 4 b s^2 h operations (the scores are counted in full, without use of causality);
 - I: as F, with twice the scores (attention has two inputs to differentiate for);

@@ -165,44 +165,48 @@ def _deadlock(reading: Reading) -> Iterator[Violation]:
     """Take away what can run until nothing can; what is left holds a cycle."""
     slots = [slot for line in reading.slots for slot in line]
     number = {row: index for index, slot in enumerate(slots) for row in slot}
-    waits: list[list[tuple[int, int, int]]] = [[] for _ in slots]  # (slot waited for, row that waits, row waited for)
     followers: list[list[int]] = [[] for _ in slots]
+    open_waits = [0] * len(slots)
     for index, slot in enumerate(slots):
+        causes = [number[source] for row in slot if (source := reading.source(row)) is not None]
         if index and reading.device[slots[index - 1][0]] == reading.device[slot[0]]:
-            waits[index].append((index - 1, slot[0], slots[index - 1][-1]))
-        for row in slot:
-            if (source := reading.source(row)) is not None:
-                waits[index].append((number[source], row, source))
-        for before, _, _ in waits[index]:
-            followers[before].append(index)
-    open_waits = [len(causes) for causes in waits]
+            causes.append(index - 1)
+        for cause in causes:
+            followers[cause].append(index)
+        open_waits[index] = len(causes)
     runnable = [index for index, count in enumerate(open_waits) if not count]
     while runnable:
         for index in followers[runnable.pop()]:
             open_waits[index] -= 1
             if not open_waits[index]:
                 runnable.append(index)
-    stuck = [index for index, count in enumerate(open_waits) if count]
+    stuck = {row for row, index in number.items() if open_waits[index]}
     if stuck:
-        yield _cycle(reading, waits, open_waits, stuck[0])
+        yield _cycle(reading, stuck)
 
 
-def _cycle(reading: Reading, waits: list[list[tuple[int, int, int]]], open_waits: list[int], index: int) -> Violation:
-    visited: dict[int, int] = {}
-    steps: list[tuple[int, int]] = []
-    while index not in visited:
-        visited[index] = len(steps)
-        index, row, source = next(cause for cause in waits[index] if open_waits[cause[0]])
-        steps.append((row, source))
-    ring = steps[visited[index] :]
-    devices = sorted({reading.device[row] for row, _ in ring})
-    message = "; ".join(_wait(reading, row, source) for row, source in ring)
-    return Violation(Rule.DEADLOCK, f"device{'s' * (len(devices) > 1)} {', '.join(map(str, devices))}", message)
-
-
-def _wait(reading: Reading, row: int, source: int) -> str:
-    device, other = reading.device[row], reading.device[source]
-    waiting, awaited = reading.ops[row], reading.ops[source]
-    if reading.source(row) == source:
-        return f"{waiting} on device {device} waits for {awaited} on device {other}"
-    return f"{waiting} on device {device} stands behind {awaited}"
+def _cycle(reading: Reading, stuck: set[int]) -> Violation:
+    """The first stuck slot of every stuck device waits for an op at or behind the first stuck slot of another one."""
+    heads = {
+        device: next(slot for slot in line if slot[0] in stuck)
+        for device, line in enumerate(reading.slots)
+        if not stuck.isdisjoint(row for slot in line for row in slot)
+    }
+    device = min(heads)
+    waits: dict[int, tuple[int, int]] = {}
+    while device not in waits:
+        waits[device] = next((row, source) for row in heads[device] if (source := reading.source(row)) in stuck)
+        device = reading.device[waits[device][1]]
+    devices = list(waits)
+    ring = devices[devices.index(device) :]
+    steps = []
+    for row, source in (waits[device] for device in ring):
+        there = reading.device[source]
+        steps.append(
+            f"{reading.ops[row]} on device {reading.device[row]} waits for {reading.ops[source]} on device {there}"
+        )
+        if source not in heads[there]:
+            steps.append(f"{reading.ops[source]} stands behind {reading.ops[heads[there][0]]}")
+    return Violation(
+        Rule.DEADLOCK, f"device{'s' * (len(ring) > 1)} {', '.join(map(str, sorted(ring)))}", "; ".join(steps)
+    )
