@@ -1,0 +1,109 @@
+"""Strict configs: what ships loads, what is broken is refused at its place."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from explorer.config import catalogue
+from explorer.config.decode import decode, parse
+from explorer.config.system import System
+from explorer.core.errors import Malformed, UsageError
+
+GOOD = """
+description = "test"
+[compute]
+matrix = "100 TFLOP/s"
+[memory]
+size = "80 GiB"
+bandwidth = "2 TB/s"
+[links.network]
+latency = "2 us"
+bandwidth = "25 GB/s"
+"""
+
+
+def system(text: str) -> System:
+    return decode(System, parse(text, "x.toml"), "x.toml")
+
+
+def test_quantities_are_exact() -> None:
+    read = system(GOOD)
+    assert read.compute.matrix == 100 * 10**12
+    assert read.memory.size == 80 * 1024**3
+    assert read.links.network.latency == Fraction(2, 10**6)
+    assert read.links.network.bandwidth == 25 * 10**9
+    assert system(GOOD.replace("[memory]", "efficiency = 0.1\n[memory]")).compute.efficiency == Fraction(1, 10)
+    assert system(GOOD.replace("25 GB/s", "200 Gbit/s")) == read
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("matrix =", "matrx =", r"x.toml: unknown key 'compute.matrx'; did you mean 'matrix'"),
+        ("[memory]", "[memroy]", r"unknown key 'memroy'; did you mean 'memory'"),
+        ('matrix = "100 TFLOP/s"', "", "the key 'compute.matrix' is missing"),
+        ('"2 us"', '"2 GB"', "links.network.latency needs one of the units"),
+        ('"2 us"', '"2"', "links.network.latency needs one of the units"),
+        ('"2 us"', "2", "links.network.latency needs a unit"),
+        ('"2 us"', '"soon"', "links.network.latency must be a number"),
+        ('"2 us"', '"-2 us"', "latencies and overheads cannot be negative"),
+        ('"25 GB/s"', '"0 GB/s"', "links.network.bandwidth must be positive"),
+        ('"test"', "7", "description must be text, got 7"),
+        ("[memory]", "efficiency = 1.5\n[memory]", "compute.efficiency must be over 0 and at most 1"),
+        ("[memory]", 'efficiency = "high"\n[memory]', "compute.efficiency must be a number"),
+        ("[memory]", "efficiency = true\n[memory]", "compute.efficiency must be a number"),
+        ("[compute]", "devices_per_node = 8.0\n[compute]", "devices_per_node must be a whole number"),
+        ("[compute]", "devices_per_node = 8\n[compute]", r"nodes of several devices need a table \[links.node\]"),
+        ("[compute]", "devices_per_node = 0\n[compute]", "devices_per_node must be at least 1"),
+        ("[compute]", "links = 3\n[compute]", "not TOML|links must be a table"),
+        ("[links.network]", "[links.network", r"not TOML: .*line \d+"),
+        ('size = "80 GiB"', 'size = "80 GiB', r"not TOML: .*line \d+"),
+    ],
+)
+def test_broken_systems_are_refused_by_name(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(Malformed, match=message):
+        system(GOOD.replace(old, new, 1))
+
+
+def test_everything_that_ships_loads() -> None:
+    assert {"paper-h100", "h100-sxm", "a100-sxm", "a100-pcie", "l40s-ethernet"} <= set(catalogue.names("systems"))
+    for name in catalogue.names("systems"):
+        assert catalogue.load_system(name).description
+    for name in catalogue.names("models"):
+        assert catalogue.load_model(name).description
+
+
+def test_the_users_file_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = catalogue.load_system("h100-sxm")
+    Path("h100-sxm.toml").write_text(GOOD)
+    assert catalogue.load_system("h100-sxm") == catalogue.load_system("h100-sxm.toml") != shipped
+    assert catalogue.load_system(str(tmp_path / "h100-sxm.toml")).description == "test"
+
+
+def test_unknown_names_list_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no system is called 'h100'; did you mean .*'h100-sxm'"):
+        catalogue.load_system("h100")
+    with pytest.raises(UsageError, match="no model is called 'zzz'; known: gpt3-175b"):
+        catalogue.load_model("zzz")
+    with pytest.raises(UsageError, match="there is no file"):
+        catalogue.load_model(str(tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", "the key 'description' is missing"), (b"\xff", "no UTF-8 text")]
+)
+def test_files_that_hold_no_system(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(content)
+    with pytest.raises(Malformed, match=message):
+        catalogue.load_system(str(path))
+
+
+def test_systems_know_which_link_joins_two_devices() -> None:
+    nodes = catalogue.load_system("h100-sxm")
+    assert [nodes.link_names[nodes.link(0, to)] for to in (1, 7, 8)] == ["node", "node", "network"]
+    flat = catalogue.load_system("paper-h100")
+    assert flat.link_names[flat.link(0, 1)] == "network"

@@ -1,0 +1,219 @@
+"""Costs on placements: the same work per microbatch whatever the schedule, and contradictions refused."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import schedules
+from explorer.config import catalogue
+from explorer.config.modelled import ModelledCosts, deal
+from explorer.config.recipe import AbstractCosts
+from explorer.config.roofline import activation_bytes, block_costs, parameters
+from explorer.core.errors import Inapplicable, UsageError
+from explorer.core.op import Kind
+from explorer.core.placement import Hop, Placement, linear, loop, mirrored, wave
+from explorer.core.problem import Communication
+from explorer.evaluation.case import case_of
+
+
+def seconds(costs: AbstractCosts, placement: Placement) -> list[Fraction]:
+    """Time of the first chunk's F, I, W and B."""
+    problem = costs.problem(placement)
+    return [problem.time.value(int(ticks)) for ticks in problem.durations[0, 0]]
+
+
+def test_costs_are_those_of_one_devices_share() -> None:
+    costs = AbstractCosts(forward=Fraction(1))
+    assert seconds(costs, linear(4, 4)) == [1, 1, 1, 2]
+    assert seconds(costs, loop(4, 4, chunks=3)) == [Fraction(1, 3)] * 3 + [Fraction(2, 3)]
+    assert seconds(costs, wave(4, 4, waves=2)) == [Fraction(1, 4)] * 3 + [Fraction(1, 2)]
+    assert seconds(costs, mirrored(4, 4)) == [1, 1, 1, 2]  # routes of as many stages as devices
+    assert seconds(AbstractCosts(forward=Fraction(1), per_stage=True), loop(4, 4, chunks=3)) == [1, 1, 1, 2]
+
+
+def test_unequal_shares_cost_unequally() -> None:
+    route = (Hop(0, 0), Hop(1, 1))
+    problem = AbstractCosts(forward=Fraction(3)).problem(Placement((route,), (0,), (Fraction(1, 3), Fraction(2, 3))))
+    assert [problem.time.value(int(t)) for t in problem.durations[0, :, Kind.F]] == [2, 4]
+    assert [problem.stash.unit * int(held) for held in problem.stash.held[0]] == [Fraction(2, 3), Fraction(4, 3)]
+
+
+def test_every_placement_does_the_same_work() -> None:
+    costs = AbstractCosts(forward=Fraction(3), backward=Fraction(7), input_grad=Fraction(4))
+    for placement in (linear(4, 8), loop(4, 8, chunks=2), wave(4, 8, waves=1), mirrored(4, 8)):
+        case = case_of(costs.problem(placement), placement, {})
+        assert (case.forward, case.input_grad, case.weight_grad, case.backward) == (3, 4, 3, 7)
+        assert case.uniform
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (1, 1, 1, 2)),
+        ({"backward": 3}, (1, Fraction(3, 2), Fraction(3, 2), 3)),
+        ({"input_grad": 2, "weight_grad": 3}, (1, 2, 3, 5)),
+        ({"backward": 5, "input_grad": 2}, (1, 2, 3, 5)),
+        ({"backward": 5, "weight_grad": 1}, (1, 4, 1, 5)),
+        ({"backward": 5, "input_grad": 2, "weight_grad": 3}, (1, 2, 3, 5)),
+    ],
+)
+def test_what_is_given_of_a_backward_decides_the_rest(given: dict, expected: tuple) -> None:
+    kinds = AbstractCosts(**{name: Fraction(value) for name, value in given.items()}).kinds()
+    assert tuple(kinds[kind] for kind in Kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"backward": 5, "input_grad": 2, "weight_grad": 2}, "is not the sum"),
+        ({"backward": 1, "input_grad": 2}, "longer than the whole backward"),
+        ({"forward": -1}, "forward cannot be negative"),
+        ({"comm_time": -1}, "comm time cannot be negative"),
+        ({"freed_at_input": 2}, "between 0 and 1"),
+        ({"overlap": -1}, "overlap factor cannot be negative"),
+    ],
+)
+def test_contradictions_are_refused(given: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        AbstractCosts(**{name: Fraction(value) for name, value in given.items()})
+
+
+def test_factors_scale_stages_and_microbatches() -> None:
+    costs = AbstractCosts(
+        forward=Fraction(1),
+        comm_time=Fraction(1),
+        stage_factors=(Fraction(2), Fraction(1)),
+        memory_factors=(Fraction(1), Fraction(3)),
+        microbatch_factors=(Fraction(1), Fraction(1, 2), Fraction(1)),
+    )
+    problem = costs.problem(linear(2, 3))
+    time = [[problem.time.value(int(t)) for t in profile[:, Kind.F]] for profile in problem.durations]
+    assert [time[p] for p in problem.profile_of] == [[2, 1], [1, Fraction(1, 2)], [2, 1]]
+    held = [[problem.stash.unit * int(t) for t in profile] for profile in problem.stash.held]
+    assert [held[p] for p in problem.profile_of] == [[1, 3], [Fraction(1, 2), Fraction(3, 2)], [1, 3]]
+    delay = problem.transfer_times().delay
+    assert [problem.time.value(int(delay[p, 0, 0])) for p in problem.profile_of] == [1, Fraction(1, 2), 1]
+    assert not case_of(problem, linear(2, 3), {}).uniform
+
+
+def test_factors_must_be_one_for_each() -> None:
+    costs = AbstractCosts(stage_factors=(Fraction(1), Fraction(2)))
+    with pytest.raises(UsageError, match="2 stage factors for 4 stages"):
+        costs.problem(linear(4, 4))
+    with pytest.raises(UsageError, match="must be positive"):
+        AbstractCosts(microbatch_factors=(Fraction(0),))
+
+
+def test_an_abstract_transfer_is_latency_or_occupancy_by_mode() -> None:
+    for mode, delay, hold, busy in (
+        (Communication.NONE, 0, 0, 0),
+        (Communication.LATENCY, 1, 0, 0),
+        (Communication.LINK, 1, 1, 0),
+        (Communication.BLOCKING, 1, 0, 1),
+    ):
+        times = AbstractCosts(comm_time=Fraction(1), communication=mode).problem(linear(2, 2)).transfer_times()
+        assert (times.delay.max(), times.hold.max(), times.busy.max()) == (delay, hold, busy)
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"), [("4", [4] * 3), ("2.5", [2] * 3), ("3,2,1", [3, 2, 1]), (" 3, 2,1", [3, 2, 1])]
+)
+def test_memory_limits_count_activations(text: str, limits: list[int]) -> None:
+    limit = AbstractCosts(memory_limit=text).problem(linear(3, 3)).memory_limit
+    assert limit is not None
+    assert list(limit.per_device) == limits
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("40GiB", "in bytes, which need modelled costs"),
+        ("4,40GiB", "mixes activations and bytes"),
+        ("4,4", "2 memory limits for 3 devices"),
+        ("0", "must be positive"),
+        ("-1", "must be positive"),
+        ("much", "must be a number"),
+        ("", "must be a number"),
+    ],
+)
+def test_memory_limits_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        AbstractCosts(memory_limit=text).problem(linear(3, 3))
+
+
+def test_roofline_by_hand() -> None:
+    # paper-128x4096: P = 4 h^2 + 8 h^2 = 12 x 4096^2 parameters a block; one sequence of 4096 tokens, 1 PFLOP/s.
+    # F: 2 x 4096 P + 4 x 4096^2 x 4096 = 1.924 TFLOP = 1.924 ms (+ no latency); its memory traffic is far below.
+    model, system = catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100")
+    h = s = 4096
+    assert parameters(model) == 12 * h * h
+    costs = block_costs(model, system, 1)
+    assert costs.seconds[Kind.F] == Fraction(2 * s * 12 * h * h + 4 * s * s * h, 10**15)
+    assert costs.seconds[Kind.I] == Fraction(2 * s * 12 * h * h + 8 * s * s * h, 10**15)
+    assert costs.seconds[Kind.W] == Fraction(2 * s * 12 * h * h, 10**15)
+    assert costs.seconds[Kind.B] == costs.seconds[Kind.I] + costs.seconds[Kind.W]
+    assert costs.message == 2 * s * h
+    assert costs.activation == 34 * s * h  # Korthikanti et al.: 34 s b h without the scores
+    assert costs.static == 18 * 12 * h * h
+
+
+def test_activations_are_those_of_korthikanti() -> None:
+    # arXiv:2205.05198: s b h (34 + 5 a s / h) for GPT-3 without flash attention.
+    from dataclasses import replace
+
+    model = replace(catalogue.load_model("gpt3-175b"), flash_attention=False)
+    s, h, a, b = 2048, 12288, 96, 2
+    assert activation_bytes(model, b) == s * b * h * 34 + 5 * a * s * s * b
+
+
+def test_modelled_costs_in_seconds_and_bytes() -> None:
+    model, system = catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100")
+    problem = ModelledCosts(model, system).problem(linear(8, 32))
+    block = block_costs(model, system, 256 // 32)
+    assert problem.time.unit == "s"
+    assert abs(problem.time.value(int(problem.durations[0, 0, Kind.F])) - 16 * block.seconds[Kind.F]) <= Fraction(
+        1, 2 * 10**9
+    )
+    assert 0 < problem.rounding <= Fraction(1, 2 * 10**9)
+    assert problem.bytes is not None
+    assert problem.bytes.held[0, 0] == 16 * block.activation
+    assert problem.bytes.static[0] == 16 * block.static
+    # 2 x 8 x 4096 x 4096 bytes over 50 GB/s, then 500 ns.
+    occupancy = round(Fraction(2 * 8 * 4096 * 4096, 50))
+    assert problem.network.occupancy[0, 0, 0] == occupancy
+    assert problem.transfer_times().delay[0, 0, 0] == occupancy + 500
+    assert problem.notes == ()
+
+
+def test_replicas_all_reduce_in_a_ring() -> None:
+    model, system = catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100")
+    problem = ModelledCosts(model, system).problem(mirrored(8, 8))
+    size = 16 * 12 * 4096 * 4096 * 4  # gradients of 4 bytes
+    expected = 2 * (2 - 1) * (Fraction(size, 2) / (50 * 10**9) + Fraction(500, 10**9))
+    assert problem.sync[0] == round(expected * 10**9)
+    without = ModelledCosts(model, system, gradient_sync=False).problem(mirrored(8, 8))
+    assert not without.sync.any()
+
+
+def test_blocks_are_dealt_by_share() -> None:
+    assert deal(10, linear(4, 1)) == [3, 3, 2, 2]
+    route = (Hop(0, 0), Hop(1, 1))
+    assert deal(9, Placement((route,), (0,), (Fraction(1, 3), Fraction(2, 3)))) == [3, 6]
+    assert deal(128, mirrored(8, 8)) == [16] * 8
+    with pytest.raises(Inapplicable, match="3 blocks do not fill 4 stages; use at most 3 stages"):
+        deal(3, linear(4, 1))
+
+
+def test_batches_that_do_not_divide_are_said() -> None:
+    model, system = catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100")
+    (note,) = ModelledCosts(model, system).problem(linear(8, 12)).notes
+    assert "12 microbatches of 22 make a batch of 264 sequences" in note
+    assert ModelledCosts(model, system).problem(linear(8, 1024)).notes[0].startswith("1024 microbatches of 1 make")
+
+
+def test_an_overlapped_pair_takes_whole_ticks_with_modelled_costs() -> None:
+    model, system = catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100")
+    problem = ModelledCosts(model, system, overlap=Fraction(7, 10)).problem(schedules.find("dualpipe")(4, 8).placement)
+    assert not (problem.durations * 7 % 10).any()
+    assert np.all(problem.durations > 0)
