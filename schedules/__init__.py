@@ -12,6 +12,9 @@ from schedules.interleaved_zb import interleaved_zb
 from schedules.looped_bfs import looped_bfs
 from schedules.one_f_one_b import one_f_one_b
 from schedules.registry import NamedSchedule, every, find, named
+from schedules.v_half import v_half
+from schedules.v_min import v_min
+from schedules.v_zb import v_zb
 from schedules.zb_auto import zb_auto
 from schedules.zb_h1 import zb_h1
 from schedules.zb_h2 import zb_h2
@@ -33,6 +36,9 @@ __all__ = [
     "looped_bfs",
     "named",
     "one_f_one_b",
+    "v_half",
+    "v_min",
+    "v_zb",
     "zb_auto",
     "zb_h1",
     "zb_h2",
