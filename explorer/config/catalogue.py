@@ -43,12 +43,21 @@ def load_model(name: str) -> Model:
 
 
 def _load(kind: type[T], folder: str, name: str) -> T:
-    own = Path(name if name.endswith(".toml") else f"{name}.toml")
-    if own.exists() or name.endswith(".toml") or "/" in name:
+    if name.endswith(".toml") or Path(name).name != name:
+        return load(kind, Path(name))
+    own = Path(f"{name}.toml")
+    if _exists(own):
         return load(kind, own)
     known = names(folder)
-    if name not in known:
+    if name.lower() not in known:
         raise UsageError(f"no {folder[:-1]} is called {name!r}; {nearest(name, known)}; or give a TOML file")
-    shipped = f"{folder}/{name}.toml"
+    shipped = f"{folder}/{name.lower()}.toml"
     text = files("configs").joinpath(shipped).read_text("utf-8")
     return decode(kind, parse(text, shipped), shipped)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a file's name
+        return False

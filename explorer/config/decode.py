@@ -50,10 +50,16 @@ def load(kind: type[T], path: Path) -> T:
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
-    """TOML as plain values; numbers with a point stay exact (`Decimal`)."""
+    """TOML as plain values; numbers with a point stay exact (`Decimal`).
+
+    Raises
+    ------
+    Malformed
+        With line and column.
+    """
     try:
         return tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
         raise Malformed(f"not TOML: {error}", name) from None
     except RecursionError:
         raise Malformed("nested too deeply", name) from None
@@ -91,6 +97,8 @@ def _table(kind: type[T], table: Mapping[str, Any], where: str, path: str) -> T:
 def _value(hint: Any, declared: Field[Any], value: Any, where: str, path: str) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(option for option in get_args(hint) if option is not type(None))
+    if _is_long(value):
+        raise Malformed(f"{path} is a number beyond 64 bits", where)
     if is_dataclass(hint):
         if not isinstance(value, dict):
             raise _wrong(dict, value, where, path)
@@ -107,6 +115,11 @@ def _value(hint: Any, declared: Field[Any], value: Any, where: str, path: str) -
     if type(value) is not hint:
         raise _wrong(hint, value, where, path)
     return value
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a value is an integer beyond 64 bits, which TOML does not have."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _checked(read: Any, where: str) -> Fraction:

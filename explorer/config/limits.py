@@ -8,6 +8,9 @@ from explorer.core.errors import UsageError
 from explorer.core.problem import MemoryLimit, Stash
 from explorer.core.units import number, quantity
 
+UNLIMITED = 2**62
+"""No stash reaches it: larger limits say the same."""
+
 
 def memory_limit(text: str | None, devices: int, stash: Stash, in_bytes: Stash | None) -> MemoryLimit | None:
     """Read a limit: ``4`` activations in device units, or ``40GiB``; one for all devices or, with commas, one for each.
@@ -35,5 +38,5 @@ def memory_limit(text: str | None, devices: int, stash: Stash, in_bytes: Stash |
         values, unit = [number(part, "a memory limit") for part in parts], stash.unit
     if min(values) <= 0:
         raise UsageError(f"a memory limit must be positive, got {text!r}")
-    whole = tuple(int(value / unit) for value in values)
+    whole = tuple(min(int(value / unit), UNLIMITED) for value in values)
     return MemoryLimit(whole * devices if len(whole) == 1 else whole, all(sizes), text)

@@ -80,6 +80,7 @@ class ModelledCosts:
             stash=stash,
             sync=self._syncs(placement, blocks, block, clock),
             bytes=in_bytes,
+            device_memory=int(self.system.memory.size),
             memory_limit=memory_limit(self.memory_limit, placement.devices, stash, in_bytes),
             launch=clock.ticks(self.system.overheads.launch),
             posting=clock.ticks(self.system.overheads.posting),

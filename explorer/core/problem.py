@@ -122,6 +122,8 @@ class Problem:
         Activations in device units: one microbatch's activation on one device is 1.
     bytes
         The same in bytes, where a model gives them.
+    device_memory
+        Bytes of memory that a device has, where known: static memory and stash beyond it do not fit.
     memory_limit
         What peaks must stay under.
     sync
@@ -144,6 +146,7 @@ class Problem:
     stash: Stash
     sync: IntArray
     bytes: Stash | None = None
+    device_memory: int | None = None
     memory_limit: MemoryLimit | None = None
     launch: int = 0
     posting: int = 0

@@ -41,6 +41,7 @@ _QUANTITY = re.compile(
     r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?(?:/[0-9]+)?|[-+]?\.[0-9]+)\s*(\S*)\s*"
 )
 _LONGEST = 64
+_LARGEST = 10**30
 
 
 def number(text: str | int | Fraction, what: str = "a number") -> Fraction:
@@ -94,9 +95,12 @@ def _split(text: str, what: str) -> tuple[Fraction, str]:
     if match is None:
         raise UsageError(f"{what} must be a number, got {text[:_LONGEST]!r}")
     try:
-        return Fraction(match[1]), match[2]
+        value = Fraction(match[1])
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"{what} must be a number, got {text!r}") from None
+    if value and not Fraction(1, _LARGEST) <= abs(value) <= _LARGEST:
+        raise UsageError(f"{what} must be between 1e-30 and 1e30 in size, got {text!r}")
+    return value, match[2]
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,8 @@ class Evaluation:
         The other engine that was found to agree to the tick, if any ran.
     levels
         By name, see `LEVELS`.
+    fits_memory
+        Whether every device stays within the memory limit, and within its own memory where that is known.
     bound
         A lower bound on the makespan over all orders of these ops on this placement.
     cautions
@@ -159,6 +161,7 @@ def assess(
     ideal = idealised(problem)
     table = evaluate(schedule, ideal)
     path = critical_path(timeline, problem)
+    devices = _devices(schedule, problem, device_figures(timeline, problem), units)
     return Evaluation(
         name=name,
         parameters=parameters,
@@ -177,13 +180,19 @@ def assess(
             ),
             "execution": Level(time.value(timeline.makespan), bubble_ratio(timeline, problem), units),
         },
-        devices=_devices(schedule, problem, device_figures(timeline, problem), units),
+        devices=devices,
         path=path,
         path_split={part: time.value(ticks) for part, ticks in split(path, problem).items()},
-        fits_memory=fits(schedule, problem),
+        fits_memory=fits(schedule, problem) and not overflowing(devices, problem),
         bound=bound,
         cautions=tuple(cautions),
     )
+
+
+def overflowing(devices: Sequence[DeviceReport], problem: Problem) -> list[DeviceReport]:
+    """The devices that need more memory than they have, where both are known."""
+    has = problem.device_memory
+    return [d for d in devices if has is not None and d.peak_memory is not None and d.peak_memory > has]
 
 
 def _devices(

@@ -11,7 +11,7 @@ from explorer.core.errors import Malformed
 from explorer.core.files import read_text
 from explorer.core.placement import Hop, Placement
 from explorer.core.schedule import Schedule
-from explorer.io.table import parse_entry
+from explorer.io.cells import parse_entry
 
 FORMAT = "pipeline-schedule"
 VERSION = 1

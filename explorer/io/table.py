@@ -1,12 +1,12 @@
 """Schedules as a table of text: one line a device, cells such as ``0F0`` in the order in which they run.
 
-The cells are those of ``torch.distributed.pipelining``; empty ones say nothing. The placement is read off the table: a
-stage lives where its ops stand, and every microbatch takes the stages in order.
+The cells are those of ``torch.distributed.pipelining``; empty ones say nothing, and sends, receives and what is done to
+weights are passed over: they follow from the order of the ops. The placement is read off the table: a stage lives
+where its ops stand, and every microbatch takes the stages in order.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,22 +15,7 @@ from explorer.core.files import read_text
 from explorer.core.op import Entry, Op, Overlapped
 from explorer.core.placement import along
 from explorer.core.schedule import Schedule
-
-_PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
-
-
-def parse_entry(text: str, where: str = "") -> Entry:
-    """Read one cell: an op, or a pair ``(0F1;3B0)OVERLAP_F_B``.
-
-    Raises
-    ------
-    Malformed
-        If it is neither.
-    """
-    pair = _PAIR.fullmatch(text)
-    if pair is None:
-        return Op.parse(text, where)
-    return Overlapped(Op.parse(pair[1], where), Op.parse(pair[2], where))
+from explorer.io.cells import parse_lines
 
 
 def read(path: Path) -> Schedule:
@@ -39,7 +24,7 @@ def read(path: Path) -> Schedule:
     Raises
     ------
     Malformed
-        If a cell is no op, a stage stands on two devices or is missing, or the table is empty; with line and column.
+        If a cell is none, a stage stands on two devices or is missing, or the table is empty; with line and column.
     """
     return parse(read_text(path), str(path))
 
@@ -49,25 +34,20 @@ def parse(text: str, name: str = "table") -> Schedule:
     orders: list[list[Entry]] = []
     home: dict[int, int] = {}
     microbatches = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
+    for line in parse_lines(text, name):
+        if not line.cells and not line.gaps:
             continue
         device = len(orders)
-        orders.append([])
-        for column, cell in _cells(line):
-            where = f"{name}:{number}:{column}"
-            entry = parse_entry(cell, where)
-            orders[-1].append(entry)
-            for op in (entry,) if isinstance(entry, Op) else entry:
+        orders.append([cell.action for cell in line.cells if isinstance(cell.action, Op | Overlapped)])
+        for cell in line.cells:
+            for op in cell.ops:
                 if home.setdefault(op.stage, device) != device:
                     raise Malformed(
                         f"stage {op.stage} stands on device {home[op.stage]} too; a table can only hold schedules in "
                         "which a stage lives on one device",
-                        where,
+                        f"{name}:{cell.line}:{cell.column}",
                     )
                 microbatches = max(microbatches, op.microbatch + 1)
-    if not home:
-        raise Malformed("the table holds no op", name)
     missing = sorted(set(range(max(home) + 1)) - set(home))
     if missing:
         raise Malformed(f"stage {missing[0]} is missing: stages must be 0 to {max(home)}", name)
@@ -77,16 +57,6 @@ def parse(text: str, name: str = "table") -> Schedule:
     if microbatches > cells:
         raise Malformed(f"microbatches must be 0, 1, 2, ...; {microbatches - 1} is the highest of {cells} ops", name)
     return Schedule.from_orders(along([home[stage] for stage in range(len(home))], microbatches), orders)
-
-
-def _cells(line: str) -> Iterator[tuple[int, str]]:
-    """The cells of a line that are not empty, each with its column, from 1."""
-    column = 1
-    for raw in line.split(","):
-        cell = raw.strip()
-        if cell:
-            yield column + raw.index(cell), cell
-        column += len(raw) + 1
 
 
 def write(schedule: Schedule) -> Iterator[str]:

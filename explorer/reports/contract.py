@@ -28,6 +28,7 @@ def evaluation(result: Evaluation) -> dict[str, Any]:
         "lower_bound_reason": None if result.bound is None else result.bound.reason,
         "gap": _number(result.gap),
         "fits_memory": result.fits_memory,
+        "device_memory": problem.device_memory,
         "levels": {name: _level(result.levels[name]) for name in LEVELS},
         "devices": [
             {

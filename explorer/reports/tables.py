@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from explorer.evaluation.checker import Violation
-from explorer.evaluation.results import LEVELS, Comparison, Evaluation
+from explorer.evaluation.results import LEVELS, Comparison, Evaluation, overflowing
 from explorer.reports import numbers
+
+MANY = 24
+"""Devices up to which a table shows them all."""
 
 
 def evaluation(result: Evaluation) -> RenderableType:
@@ -71,6 +74,12 @@ def _totals(result: Evaluation) -> Table:
         table.add_row("lower bound", f"{bound} ({result.bound.reason}); gap {numbers.percent(result.gap)}")
     parts = ", ".join(f"{part} {numbers.time(time, unit)}" for part, time in result.path_split.items() if time)
     table.add_row("critical path", parts or "nothing takes time")
+    over, has = overflowing(result.devices, result.problem), result.problem.device_memory
+    if over and has is not None:
+        worst = max(over, key=lambda device: device.peak_memory or 0)
+        said = f"{len(over)} of {len(result.devices)} devices need more than the {numbers.size(has)} that they have, "
+        said += f"device {worst.device} the most: {numbers.size(worst.peak_memory)}"
+        table.add_row("memory", Text(said, "bold red"))
     limit = result.problem.memory_limit
     if limit is not None:
         verdict = "fits" if result.fits_memory else "does not fit"
@@ -86,7 +95,11 @@ def devices(result: Evaluation) -> Table:
     columns = ["device", "busy", "idle", "exposed communication", "peak activations", "share of the model"]
     for column in columns + (["static memory", "peak memory"] if in_bytes else []):
         table.add_column(column, justify="right", overflow="fold")
-    for device in result.devices:
+    shown = result.devices
+    if len(shown) > MANY:
+        table.caption = f"{len(shown)} devices, the first and last {MANY // 2} shown; --json has all"
+        shown = (*shown[: MANY // 2], *shown[-MANY // 2 :])
+    for place, device in enumerate(shown):
         cells = [
             str(device.device),
             numbers.time(device.busy, unit),
@@ -97,7 +110,7 @@ def devices(result: Evaluation) -> Table:
         ]
         if in_bytes:
             cells += [numbers.size(device.static_memory), numbers.size(device.peak_memory)]
-        table.add_row(*cells)
+        table.add_row(*cells, end_section=len(result.devices) > MANY and place == MANY // 2 - 1)
     return table
 
 
@@ -123,7 +136,8 @@ def comparison(result: Comparison) -> RenderableType:
         table.add_column(column, justify="right")
     table.add_column("peak activations", justify="right")
     table.add_column("peak memory" if in_bytes else "share of the model", justify="right")
-    if first.problem.memory_limit is not None:
+    limited = first.problem.memory_limit is not None or first.problem.device_memory is not None
+    if limited:
         table.add_column("fits")
     ranks = {level: result.ranks(level) for level in LEVELS}
     moves = {"table": result.moves("formula", "table"), "execution": result.moves("table", "execution")}
@@ -138,15 +152,25 @@ def comparison(result: Comparison) -> RenderableType:
             if in_bytes
             else numbers.percent(max(device.resident_share for device in row.devices)),
         ]
-        if first.problem.memory_limit is not None:
+        if limited:
             cells.append(Text("yes", "green") if row.fits_memory else Text("no", "red"))
         table.add_row(*cells)
     parts: list[RenderableType] = [table, *_changes(result)]
     if result.inapplicable:
         parts.append(Text("Not for this problem:", "dim"))
         parts += [Text(f"  {name}: {why}", "dim") for name, why in result.inapplicable.items()]
-    parts += cautions(f"{row.name}: {caution}" for row in result.rows for caution in row.cautions)
+    parts += cautions(_shared_cautions(result))
     return Group(*parts)
+
+
+def _shared_cautions(result: Comparison) -> Iterator[str]:
+    """Each caution once, with the schedules that it concerns."""
+    said: dict[str, list[str]] = {}
+    for row in result.rows:
+        for caution in row.cautions:
+            said.setdefault(caution, []).append(row.name)
+    for caution, names in said.items():
+        yield caution if len(names) == len(result.rows) else f"{', '.join(names)}: {caution}"
 
 
 def _bubble(row: Evaluation, level: str, ranks: Mapping[str, int], moves: Mapping[str, tuple[int, int]]) -> Text:
