@@ -1,4 +1,4 @@
-"""Memory limits as people give them."""
+"""Limits on what costs may be given."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from explorer.core.units import number, quantity
 
 UNLIMITED = 2**62
 """No stash reaches it: larger limits say the same."""
+
+
+def check_shares(freed_at_input: Fraction, overlap: Fraction) -> None:
+    """Check the share of an activation that I frees, and what an overlapped pair takes of its ops' sum.
+
+    Raises
+    ------
+    UsageError
+        If the share is not within 0 and 1, or the factor is negative.
+    """
+    if not 0 <= freed_at_input <= 1:
+        raise UsageError(f"the share freed at the input gradient must be between 0 and 1, got {freed_at_input}")
+    if overlap < 0:
+        raise UsageError(f"the overlap factor cannot be negative, got {overlap}")
 
 
 def memory_limit(text: str | None, devices: int, stash: Stash, in_bytes: Stash | None) -> MemoryLimit | None:

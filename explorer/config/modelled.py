@@ -8,18 +8,18 @@ from math import ceil
 
 import numpy as np
 
-from explorer.config.limits import memory_limit
+from explorer.config.limits import UNLIMITED, check_shares, memory_limit
 from explorer.config.model import Model
 from explorer.config.roofline import BlockCosts, block_costs
 from explorer.config.system import System
-from explorer.core.errors import Inapplicable
+from explorer.core.errors import Inapplicable, Inexact
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray, Placement
 from explorer.core.problem import Communication, Network, Problem, Stash
-from explorer.core.units import TimeBase
+from explorer.core.units import HORIZON, TimeBase
 
 RESOLUTION = Fraction(1, 10**9)
-"""Modelled durations are rounded to this many seconds, once."""
+"""Modelled durations are rounded to this many seconds, once; see `resolution` for training steps of hours."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,9 @@ class ModelledCosts:
     overlap: Fraction = Fraction(1)
     memory_limit: str | None = None
 
+    def __post_init__(self) -> None:
+        check_shares(self.freed_at_input, self.overlap)
+
     def problem(self, placement: Placement) -> Problem:
         """The costs on a placement's chunks and devices.
 
@@ -57,14 +60,18 @@ class ModelledCosts:
         ------
         Inapplicable
             If there are fewer blocks than a route has stages.
+        Inexact
+            If times or sizes are beyond what 64-bit integers hold.
         """
         batch = ceil(Fraction(self.model.global_batch, placement.microbatches))
         block = block_costs(self.model, self.system, batch)
         blocks = deal(self.model.blocks, placement)
-        clock = _Clock()
+        clock = _Clock(resolution(block, self.model.blocks, placement.microbatches))
         overlap = self.overlap
         seconds = [[count * block.seconds[kind] for kind in Kind] for count in blocks]
         durations = np.array([[[clock.ticks(value, overlap) for value in chunk] for chunk in seconds]], np.int64)
+        if sum(blocks) * (block.activation * placement.microbatches + block.static) * placement.devices > UNLIMITED:
+            raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
         in_bytes = _stash([count * block.activation for count in blocks], self.freed_at_input, Fraction(1))
         in_bytes = Stash(
             in_bytes.unit, in_bytes.held, in_bytes.freed_at_input, np.array(blocks, np.int64) * block.static
@@ -118,8 +125,9 @@ class ModelledCosts:
 
     def _notes(self, placement: Placement, blocks: list[int], batch: int) -> tuple[str, ...]:
         notes = []
-        if len(set(blocks)) > 1:
-            notes.append(f"{self.model.blocks} blocks do not divide evenly: stages hold {min(blocks)} to {max(blocks)}")
+        whole = self.model.blocks
+        if any(whole * share != count for share, count in zip(placement.shares, blocks, strict=True)):
+            notes.append(f"{whole} blocks do not divide evenly: stages hold {min(blocks)} to {max(blocks)}")
         sequences = batch * placement.microbatches
         if sequences != self.model.global_batch:
             notes.append(
@@ -132,8 +140,8 @@ class ModelledCosts:
 class _Clock:
     """Rounds seconds to ticks and remembers the largest error."""
 
-    def __init__(self) -> None:
-        self.base = TimeBase(RESOLUTION, "s", rounds=True)
+    def __init__(self, tick: Fraction) -> None:
+        self.base = TimeBase(tick, "s", rounds=True)
         self.error = Fraction(0)
 
     def ticks(self, seconds: Fraction, overlap: Fraction = Fraction(1)) -> int:
@@ -144,13 +152,22 @@ class _Clock:
         return count
 
 
+def resolution(block: BlockCosts, blocks: int, microbatches: int) -> Fraction:
+    """The shortest tick of 1, 10, 100, ... ns of which all ops, one after the other, take less than the horizon."""
+    work = microbatches * blocks * (block.seconds[Kind.F] + block.seconds[Kind.B])
+    tick = RESOLUTION
+    while work > HORIZON * tick:
+        tick *= 10
+    return tick
+
+
 def deal(blocks: int, placement: Placement) -> list[int]:
     """Blocks of each chunk: by its share of the model, the rest to the largest remainders, first come first served.
 
     Raises
     ------
     Inapplicable
-        If a chunk would get none.
+        If a chunk would get none, or no rounding gives every route all blocks.
     """
     dealt: dict[int, int] = {}
     for route in placement.routes:
@@ -160,6 +177,11 @@ def deal(blocks: int, placement: Placement) -> list[int]:
         by_remainder = sorted(chunks, key=lambda chunk: (int(exact[chunk]) - exact[chunk], chunk))
         for place, chunk in enumerate(by_remainder):
             dealt[chunk] = int(exact[chunk]) + (place < left)
+        if sum(dealt[hop.chunk] for hop in route) != blocks:
+            raise Inapplicable(
+                f"{blocks} blocks cannot be dealt so that every route has all of them: routes share chunks, and a "
+                "chunk's share of the blocks is not whole"
+            )
     counts = [dealt[chunk] for chunk in range(placement.chunks)]
     if min(counts) < 1:
         raise Inapplicable(

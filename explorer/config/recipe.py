@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from explorer.config.limits import memory_limit
+from explorer.config.limits import check_shares, memory_limit
 from explorer.core.errors import UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray, Placement
@@ -80,12 +80,7 @@ class AbstractCosts:
         for name in ("stage_factors", "memory_factors", "microbatch_factors"):
             if any(factor <= 0 for factor in getattr(self, name)):
                 raise UsageError(f"{name.replace('_', ' ')} must be positive")
-        if not 0 <= self.freed_at_input <= 1:
-            raise UsageError(
-                f"the share freed at the input gradient must be between 0 and 1, got {self.freed_at_input}"
-            )
-        if self.overlap < 0:
-            raise UsageError(f"the overlap factor cannot be negative, got {self.overlap}")
+        check_shares(self.freed_at_input, self.overlap)
         self.kinds()
 
     def kinds(self) -> dict[Kind, Fraction]:

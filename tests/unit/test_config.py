@@ -84,7 +84,7 @@ def test_the_users_file_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_unknown_names_list_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no system is called 'h100'; did you mean .*'h100-sxm'"):
+    with pytest.raises(UsageError, match=r"no system is called 'h100'; did you mean .*'h100-sxm'"):
         catalogue.load_system("h100")
     with pytest.raises(UsageError, match="no model is called 'zzz'; known: gpt3-175b"):
         catalogue.load_model("zzz")

@@ -22,7 +22,7 @@ def test_numbers_are_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "one", "1,5", "--1", "1 1", "nan", "inf", "0x10", "1/0", "1e999999999", "9" * 100, "١"]
+    "text", ["", " ", "one", "1,5", "--1", "1 1", "nan", "inf", "0x10", "1/0", "1e999999999", "9" * 100, "\u0661"]
 )
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
@@ -38,7 +38,7 @@ def test_any_text_is_a_number_or_a_usage_error(text: str) -> None:
             assert str(error)
 
 
-@given(st.lists(st.fractions(min_value=0, max_value=1000, max_denominator=1000), min_size=1, max_size=6))
+@given(st.lists(st.fractions(min_value=0, max_value=1000, max_denominator=20), min_size=1, max_size=6))
 def test_an_exact_base_measures_all_and_none_longer_does(values: list[Fraction]) -> None:
     base = TimeBase.exact(values)
     ticks = [base.ticks(value) for value in values]
