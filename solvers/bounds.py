@@ -6,12 +6,12 @@ overlap in pairs, an op counts with its share of the least that a pair could tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import NamedTuple
 
 from explorer.core.op import Kind, Op
 from explorer.core.placement import Placement
@@ -65,9 +65,9 @@ def simple_bounds(
     longest = max(path.length for path in case.paths)
     bounds = [Bound(longest, "critical path of one microbatch")]
     for device, chunks in enumerate(placement.resident):
-        if case.cells(device):
+        if case.on(device):
             head, tail = case.head(device), case.tail(device)
-            work = case.work(case.cells(device), sends=True)
+            work = case.work(case.on(device), sends=True)
             around = f", {head} before and {tail} after it" if head or tail else ""
             bounds.append(Bound(head + work + tail, f"work of device {device}{around}"))
         syncs = [chunk for chunk in chunks if chunk in owed]
@@ -80,23 +80,18 @@ def simple_bounds(
 def span_bound(problem: Problem, placement: Placement, split: bool | None, *, pairs: bool = False) -> Bound:
     """The greatest work of a device: no longest device span is shorter."""
     case = _Case(Costs(problem, placement), split, pairs)
-    work = [case.work(case.cells(device), sends=True) for device in range(placement.devices)]
+    work = [case.work(case.on(device), sends=True) for device in range(placement.devices)]
     return Bound(max(work), f"work of device {work.index(max(work))}")
-
-
-class _Cell(NamedTuple):
-    """One stage of one microbatch."""
-
-    stage: int
-    microbatch: int
 
 
 @dataclass(frozen=True)
 class _Path:
-    """One microbatch alone.
+    """One microbatch alone, of those that share its route and profile.
 
     Parameters
     ----------
+    microbatch, count
+        One of them, and how many there are.
     forward, backward
         For each stage, the earliest start of F and of I or B.
     done
@@ -106,6 +101,7 @@ class _Path:
     """
 
     microbatch: int
+    count: int
     forward: Sequence[int]
     backward: Sequence[int]
     done: Sequence[int]
@@ -115,8 +111,14 @@ class _Path:
         return self.done[-1]
 
 
+Place = tuple[_Path, int]
+"""A stage of a kind of microbatch."""
+
+
 @dataclass(frozen=True)
 class _Case:
+    """What is asked: the costs, and what a backward may consist of and whether ops may overlap in pairs."""
+
     costs: Costs
     split: bool | None
     pairs: bool
@@ -156,11 +158,11 @@ class _Case:
     @cached_property
     def paths(self) -> tuple[_Path, ...]:
         """One for each kind of microbatch: those of one route and profile are alike."""
-        placement, profile_of = self.costs.placement, self.costs.problem.profile_of
-        kinds = {(placement.route_of[m], int(profile_of[m])): m for m in range(placement.microbatches)}
-        return tuple(self._path(m) for m in kinds.values())
+        kinds = list(zip(self.costs.placement.route_of, self.costs.problem.profile_of.tolist(), strict=True))
+        one = {kind: microbatch for microbatch, kind in enumerate(kinds)}
+        return tuple(self._path(one[kind], count) for kind, count in Counter(kinds).items())
 
-    def _path(self, microbatch: int) -> _Path:
+    def _path(self, microbatch: int, count: int) -> _Path:
         stages = range(len(self.costs.placement.route(microbatch)))
         now, forward = 0, []
         for stage in stages:
@@ -173,58 +175,49 @@ class _Case:
             first = [Op(stage, variant[0], microbatch) for variant in self.variants]
             now += min(self.least(op) + self.passing(op) for op in first)
         for stage in stages:
-            own = min(self._backward(_Cell(stage, microbatch), variant) for variant in self.variants)
+            own = min(self._backward(stage, microbatch, variant) for variant in self.variants)
             done[stage] = max(backward[stage] + own, done[stage - 1] if stage else 0)
-        return _Path(microbatch, forward, backward, done)
+        return _Path(microbatch, count, forward, backward, done)
 
-    def _backward(self, cell: _Cell, variant: Variant) -> int:
+    def _backward(self, stage: int, microbatch: int, variant: Variant) -> int:
         """From the start of a stage's backward until its device is done with it, and its gradients with their sync."""
-        ops = [Op(cell.stage, kind, cell.microbatch) for kind in variant]
+        ops = [Op(stage, kind, microbatch) for kind in variant]
         until_last = sum(self.least(op) + self.sending(op) for op in ops[:-1]) + self.least(ops[-1])
         return until_last + max(self.sending(ops[-1]), self.sync(ops[-1]))
 
-    def cells(self, device: int, chunk: int | None = None) -> list[_Cell]:
-        """The stages of microbatches that run on a device, of one chunk or of all."""
-        return [cell for cell, hop in self._hops if hop[1] == device and chunk in (None, hop[0])]
-
-    @cached_property
-    def _hops(self) -> list[tuple[_Cell, tuple[int, int]]]:
-        placement = self.costs.placement
+    def on(self, device: int, chunk: int | None = None) -> list[Place]:
+        """What runs on a device, of one chunk or of all."""
         return [
-            (_Cell(stage, m), hop)
-            for m in range(placement.microbatches)
-            for stage, hop in enumerate(placement.route(m))
+            (path, stage)
+            for path in self.paths
+            for stage, hop in enumerate(self.costs.placement.route(path.microbatch))
+            if hop.device == device and chunk in (None, hop.chunk)
         ]
 
-    def work(self, cells: Iterable[_Cell], *, sends: bool) -> int:
-        """The least time that a device spends on these stages; ``sends`` says whether what it sends counts."""
+    def work(self, places: Iterable[Place], *, sends: bool) -> int:
+        """The least time that a device spends on these; ``sends`` says whether what it sends counts."""
         once = Fraction(self.costs.problem.launch, 2 if self.pairs else 1)
 
-        def spent(cell: _Cell, kinds: Variant) -> Fraction:
-            ops = [Op(cell.stage, kind, cell.microbatch) for kind in kinds]
+        def spent(path: _Path, stage: int, kinds: Variant) -> Fraction:
+            ops = [Op(stage, kind, path.microbatch) for kind in kinds]
             busy = sum(self.sending(op) for op in ops) if sends else 0
             return len(ops) * once + self.share * sum(self.costs.duration(op) for op in ops) + busy
 
         total = Fraction(0)
-        for cell in cells:
-            total += spent(cell, (Kind.F,)) + min(spent(cell, variant) for variant in self.variants)
+        for path, stage in places:
+            backward = min(spent(path, stage, variant) for variant in self.variants)
+            total += path.count * (spent(path, stage, (Kind.F,)) + backward)
         return ceil(total)
 
     def head(self, device: int) -> int:
         """The least time until anything can start on the device: that is a forward."""
-        return min(path.forward[stage] for path, stage in self._on(device))
-
-    def _on(self, device: int) -> Iterator[tuple[_Path, int]]:
-        for path in self.paths:
-            for stage, hop in enumerate(self.costs.placement.route(path.microbatch)):
-                if hop.device == device:
-                    yield path, stage
+        return min(path.forward[stage] for path, stage in self.on(device))
 
     def tail(self, device: int) -> int:
         """The least time that must pass after the device's last occupancy has let it go: that ends a backward."""
         return min(
             max(0, self._tail(path, stage, variant) - self._partner(device))
-            for path, stage in self._on(device)
+            for path, stage in self.on(device)
             for variant in self.variants
             if not self._goes_on_here(path, stage)
         )
@@ -245,19 +238,15 @@ class _Case:
         """How long the sends of the other op of a pair may keep the device after the end of both."""
         if not self.pairs:
             return 0
-        ops = [Op(cell.stage, kind, cell.microbatch) for cell in self.cells(device) for kind in (Kind.F, Kind.B)]
+        ops = [Op(stage, kind, path.microbatch) for path, stage in self.on(device) for kind in (Kind.F, Kind.B)]
         return max(map(self.sending, ops))
 
     def gradients(self, chunk: int) -> int:
         """The least time at which a chunk's gradients are there on all its hosts: each host runs all its ops of it."""
         ready = 0
         for host in self.costs.placement.hosts[chunk]:
-            cells = self.cells(host, chunk)
-            heads = [
-                path.forward[stage]
-                for path, stage in self._on(host)
-                if self.costs.placement.route(path.microbatch)[stage].chunk == chunk
-            ]
-            if cells:
-                ready = max(ready, min(heads) + self.work(cells, sends=False))
+            places = self.on(host, chunk)
+            if places:
+                head = min(path.forward[stage] for path, stage in places)
+                ready = max(ready, head + self.work(places, sends=False))
         return ready

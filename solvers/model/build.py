@@ -22,15 +22,14 @@ from solvers.scope import Scope
 Part = Callable[[Model], None]
 """Adds the rows of the inequality that its docstring states; reads variables, never another part's rows."""
 
-REDUNDANT: tuple[Part, ...] = (identical_in_order, room_for_forwards)
-"""Parts that change how long a proof takes, not what is proved."""
+REDUNDANT: tuple[Part, ...] = (link_exclusive, identical_in_order, room_for_forwards)
+"""Parts that change how long a proof takes, not what is proved once the order is chosen or pinned."""
 
 PARTS: tuple[Part, ...] = (
     inputs_made_here,
     inputs_sent,
     device_exclusive,
     sent_when_ready,
-    link_exclusive,
     first_come_first_served,
     gradients_before_sync,
     syncs_in_turn,

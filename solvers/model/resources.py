@@ -12,7 +12,10 @@ def device_exclusive(model: Model) -> None:
 
 
 def link_exclusive(model: Model) -> None:
-    """``[sent, sent + hold)`` of any two transfers over one link do not overlap."""
+    """``[sent, sent + hold)`` of any two transfers over one link do not overlap.
+
+    Redundant where the order of service is stated, by turns or by pins; stated once more for the link as a whole.
+    """
     for name, transfers in model.links.items():
         model.cp.add_no_overlap(
             [

@@ -10,6 +10,7 @@ from itertools import combinations, pairwise
 from ortools.sat.python import cp_model
 
 from explorer.core.dataflow import Product
+from explorer.core.errors import Inapplicable
 from explorer.core.op import Op
 from explorer.core.problem import Problem
 from solvers.scope import Scope, alike
@@ -216,14 +217,27 @@ def _transfers(
 def _turns(
     cp: cp_model.CpModel, problem: Problem, scope: Scope, links: Mapping[str, tuple[Transfer, ...]]
 ) -> Iterator[Turn]:
+    """The turns of all links.
+
+    Raises
+    ------
+    Inapplicable
+        If a sender whose order is to be chosen takes no time: when it starts would not tell its place in the order.
+    """
     done: set[tuple[Op, Op]] = set()
     for transfers in links.values():
         ordered = sorted(transfers, key=lambda transfer: transfer.send.source)
         for first, second, known in _pairs(problem, scope, ordered):
             pair = first.send.op, second.send.op
-            if pair not in done:
-                done.add(pair)
-                yield Turn(first, second, None if known else cp.new_bool_var(f"first[{pair[0]},{pair[1]}]"))
+            if pair in done:
+                continue
+            done.add(pair)
+            turn = Turn(first, second, None if known else cp.new_bool_var(f"first[{pair[0]},{pair[1]}]"))
+            if turn.one_sender and not known and 0 in (first.task.occupancy.busy, second.task.occupancy.busy):
+                raise Inapplicable(
+                    f"a search with contended links needs ops that take time: {pair[0]} or {pair[1]} takes none"
+                )
+            yield turn
 
 
 def _pairs(problem: Problem, scope: Scope, transfers: list[Transfer]) -> Iterator[tuple[Transfer, Transfer, bool]]:

@@ -1,0 +1,165 @@
+"""A named schedule in the model: the order-pinned optimum and the pinned times against the longest path."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from explorer.core.errors import Deadlock, Disagreement, Inapplicable, Incomplete
+from explorer.core.op import B, F
+from explorer.core.placement import linear, mirrored
+from explorer.core.problem import Communication, Problem
+from explorer.core.schedule import Schedule
+from explorer.core.timeline import Sync, Timeline
+from explorer.evaluation.longest_path import evaluate as longest_path
+from schedules.one_f_one_b import one_f_one_b
+from solvers.model import build, pin_times
+from solvers.outcome import Infeasible, Proved
+from solvers.reading import difference
+from solvers.scope import evaluating
+from solvers.solve import confirm, evaluate, solve
+from tests.peers.simulator import columns, read, simulate
+from tests.solver.cases import uniform
+from tests.strategies import instances
+
+Instance = tuple[Schedule, Problem]
+LINK = Communication.LINK
+
+
+@settings(max_examples=120)
+@given(instances())
+def test_order_pinned_optimum_is_the_longest_path(instance: Instance) -> None:
+    assert difference(evaluate(*instance), longest_path(*instance)) is None
+
+
+@settings(max_examples=60)
+@given(instances(limited=True))
+def test_pinned_times_confirm_the_longest_path(instance: Instance) -> None:
+    schedule, problem = instance
+    confirm(longest_path(schedule, problem), problem)
+
+
+@settings(max_examples=60)
+@given(instances(shared=True, modes=[LINK]))
+def test_pinned_times_confirm_the_peer_on_shared_links(instance: Instance) -> None:
+    schedule, problem = instance
+    # A transfer without any delay may make another ready in the tick in which it was itself served.
+    assume(problem.transfer_times().delay.min() > 0)
+    result = simulate(read(schedule, problem))
+    arrays = {name: np.array([int(t) for t in column], np.int64) for name, column in columns(schedule, result).items()}
+    hosts = schedule.placement.hosts
+    syncs = [Sync(chunk, hosts[chunk], int(start), int(end)) for chunk, (start, end) in result["syncs"].items()]
+    syncs.sort(key=lambda sync: (sync.start, sync.chunk))
+    confirm(Timeline(schedule, **arrays, syncs=tuple(syncs)), problem)
+
+
+def shifted(timeline: Timeline, row: int, ticks: int) -> Timeline:
+    """The timeline with one occupancy, and what it sends, moved."""
+    rows = (timeline.start == timeline.start[row]) & (timeline.schedule.device == timeline.schedule.device[row])
+    sent = rows & (timeline.sent >= 0)
+    return replace(
+        timeline,
+        **{name: getattr(timeline, name) + ticks * rows for name in ("start", "end", "free")},
+        **{name: getattr(timeline, name) + ticks * sent for name in ("sent", "released", "arrival")},
+    )
+
+
+@pytest.mark.parametrize("mode", list(Communication))
+def test_a_shift_by_one_tick_is_refuted(mode: Communication) -> None:
+    schedule = one_f_one_b(3, 3)
+    problem = uniform(schedule.placement, (2, 2, 2, 3), mode, latency=1, occupancy=2, posting=1, launch=1)
+    timeline = longest_path(schedule, problem)
+    confirm(timeline, problem)
+    for row in range(len(schedule)):
+        for ticks in (-1, 1):
+            if timeline.start[row] + ticks >= 0:
+                with pytest.raises(Disagreement):
+                    confirm(shifted(timeline, row, ticks), problem)
+
+
+def test_the_last_op_cannot_end_a_tick_earlier() -> None:
+    schedule = one_f_one_b(3, 3)
+    problem = uniform(schedule.placement, mode=LINK, latency=1, occupancy=2)
+    timeline = longest_path(schedule, problem)
+    last = int(timeline.end.argmax())
+    for ticks, expected in ((0, Proved), (-1, Infeasible)):
+        model = build(problem, evaluating(schedule, problem))
+        pin_times(model, shifted(timeline, last, ticks))
+        assert isinstance(solve(model), expected)
+
+
+def test_late_transfers_and_synchronisations_are_seen() -> None:
+    placement = mirrored(2, 2)
+    schedule = Schedule.from_orders(
+        placement, [[F(0, 0), F(1, 1), B(1, 1), B(0, 0)], [F(0, 1), F(1, 0), B(1, 0), B(0, 1)]]
+    )
+    problem = uniform(placement, mode=LINK, latency=1, occupancy=1, sync=3)
+    timeline = longest_path(schedule, problem)
+    confirm(timeline, problem)
+    late = (*timeline.syncs[:-1], timeline.syncs[-1]._replace(start=timeline.syncs[-1].start + 1))
+    with pytest.raises(Disagreement, match="synchronisations"):
+        confirm(replace(timeline, syncs=late), problem)
+    moved = late[-1]._replace(end=late[-1].end + 1)
+    with pytest.raises(Disagreement, match="synchronisation of chunk"):
+        confirm(replace(timeline, syncs=(*late[:-1], moved)), problem)
+    with pytest.raises(Disagreement, match="free of"):
+        confirm(replace(timeline, free=timeline.free + 1), problem)
+
+
+def test_a_transfer_that_dawdles_is_seen() -> None:
+    schedule = Schedule.from_orders(
+        linear(2, 2), [[F(0, 0), F(0, 1), B(0, 0), B(0, 1)], [F(1, 0), B(1, 0), F(1, 1), B(1, 1)]]
+    )
+    problem = uniform(schedule.placement, (1, 1, 1, 9), LINK, latency=1, occupancy=2)
+    timeline = longest_path(schedule, problem)
+    row = schedule.ops(0).index(F(0, 1))
+    assert longest_path(schedule, problem).start[len(schedule) - 2] > timeline.arrival[row] + 1
+    later = {name: getattr(timeline, name).copy() for name in ("sent", "released", "arrival")}
+    for column in later.values():
+        column[row] += 1
+    with pytest.raises(Disagreement, match="the transfer of 0F1"):
+        confirm(replace(timeline, **later), problem)
+
+
+def test_a_deadlock_is_named_and_gaps_are_refused() -> None:
+    placement = linear(2, 1)
+    problem = uniform(placement)
+    with pytest.raises(Deadlock, match="0B0"):
+        evaluate(Schedule.from_orders(placement, [[B(0, 0), F(0, 0)], [F(1, 0), B(1, 0)]]), problem)
+    with pytest.raises(Incomplete):
+        evaluate(Schedule.from_orders(placement, [[F(0, 0)], [F(1, 0), B(1, 0)]]), problem)
+
+
+def test_links_of_several_senders_are_not_evaluated() -> None:
+    schedule = one_f_one_b(3, 2)
+    bus = ("bus", frozenset({(0, 1), (1, 2)}))
+    with pytest.raises(Inapplicable, match="'bus'"):
+        evaluate(schedule, uniform(schedule.placement, mode=LINK, occupancy=1, shared=(bus,)))
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
+@given(instances())
+def test_the_least_makespan_of_an_order_is_its_earliest_one(instance: Instance) -> None:
+    from solvers.model import pin_order
+    from solvers.optimum import waiting_can_help
+    from solvers.scope import Objective
+
+    schedule, problem = instance
+    assume(not waiting_can_help(problem, schedule.placement, Objective.MAKESPAN))
+    model = build(problem, evaluating(schedule, problem))
+    pin_order(model, schedule)
+    outcome = solve(model)
+    assert isinstance(outcome, Proved)
+    assert outcome.ticks == longest_path(schedule, problem).makespan
+
+
+def test_thousands_of_ops_are_confirmed() -> None:
+    schedule = one_f_one_b(8, 64)
+    problem = uniform(schedule.placement, (3, 2, 2, 4), LINK, latency=1, occupancy=2)
+    timeline = longest_path(schedule, problem)
+    confirm(timeline, problem)
+    with pytest.raises(Disagreement):
+        confirm(shifted(timeline, 700, 1), problem)
