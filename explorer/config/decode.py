@@ -59,8 +59,10 @@ def parse(text: str, name: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(text, parse_float=Decimal)
-    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
+    except tomllib.TOMLDecodeError as error:
         raise Malformed(f"not TOML: {error}", name) from None
+    except ValueError:  # Python converts no more than 4300 digits
+        raise Malformed("a number has thousands of digits", name) from None
     except RecursionError:
         raise Malformed("nested too deeply", name) from None
 

@@ -1,9 +1,12 @@
 """Strict configs: what ships loads, what is broken is refused at its place."""
 
 from fractions import Fraction
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from explorer.config import catalogue
 from explorer.config.decode import decode, parse
@@ -107,3 +110,90 @@ def test_systems_know_which_link_joins_two_devices() -> None:
     assert [nodes.link_names[nodes.link(0, to)] for to in (1, 7, 8)] == ["node", "node", "network"]
     flat = catalogue.load_system("paper-h100")
     assert flat.link_names[flat.link(0, 1)] == "network"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "9" * 5000, "x.toml: not TOML"),
+        ("x = " + "[" * 20000, "x.toml: nested too deeply"),
+        ("x = 1\nx = 2", r"not TOML: .*line 2"),
+    ],
+)
+def test_text_that_is_no_toml(text: str, message: str) -> None:
+    with pytest.raises(Malformed, match=message):
+        parse(text, "x.toml")
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "0x" + "f" * 5000, "-9223372036854775809"])
+def test_integers_beyond_64_bits_are_refused(number: str) -> None:
+    for line in (f"devices_per_node = {number}\n", f"description = {number}\n"):
+        rest = GOOD.replace('description = "test"\n', "") if line.startswith("description") else GOOD
+        with pytest.raises(Malformed, match="beyond 64 bits"):
+            system(line + rest)
+
+
+def test_a_file_cut_short_is_refused_or_whole() -> None:
+    """Cut anywhere: until the last required value is complete, it is refused; nothing but `Malformed` is raised."""
+    read = 0
+    for length in range(len(GOOD)):
+        try:
+            system(GOOD[:length])
+        except Malformed:
+            continue
+        read += 1
+        assert GOOD[:length].endswith('"25 GB/s"')
+    assert read == 1
+
+
+_VALUES = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.decimals(),
+    st.booleans(),
+    st.text(max_size=20),
+    st.sampled_from(["1e30 B/s", "1e-30 s", "80 GiB", "1/3 TFLOP/s", "0 s", "-1 s"]),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.sampled_from(["latency", "bandwidth", "size", "matrix", "é"]), st.text(max_size=9), max_size=3),
+)
+
+
+@given(st.sampled_from([(), ("compute",), ("memory",), ("links",), ("links", "network")]), st.data())
+def test_any_value_in_any_place_is_read_or_refused(path: tuple[str, ...], data: st.DataObject) -> None:
+    table = parse(GOOD, "x.toml")
+    place = table
+    for key in path:
+        place = place[key]
+    place[data.draw(st.sampled_from([*place, "efficiency", "latency", "devices_per_node", "node"]))] = data.draw(
+        _VALUES
+    )
+    try:
+        assert isinstance(decode(System, table, "x.toml"), System)
+    except Malformed as error:
+        assert str(error).startswith("x.toml: ")
+
+
+def test_what_ships_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert catalogue.load_system("Paper-H100") == catalogue.load_system(catalogue.DEFAULT_SYSTEM)
+    assert catalogue.load_model(catalogue.DEFAULT_MODEL).blocks == 128
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x" * 5000, "no system is called"),
+        ("", "no system is called ''"),
+        (".", "is a folder"),
+        ("some/where", "there is no file some/where$"),
+    ],
+)
+def test_names_that_are_no_file(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        catalogue.load_system(name)
+
+
+def test_a_model_in_place_of_a_system_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text((files("configs") / "models" / "llama3-8b.toml").read_text("utf-8"), "utf-8")
+    with pytest.raises(Malformed, match="unknown key 'blocks'"):
+        catalogue.load_system(str(path))

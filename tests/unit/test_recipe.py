@@ -1,16 +1,21 @@
 """Costs on placements: the same work per microbatch whatever the schedule, and contradictions refused."""
 
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import schedules
 from explorer.config import catalogue
+from explorer.config.model import Model
 from explorer.config.modelled import ModelledCosts, deal
 from explorer.config.recipe import AbstractCosts
 from explorer.config.roofline import activation_bytes, block_costs, parameters
-from explorer.core.errors import Inapplicable, UsageError
+from explorer.config.system import Compute
+from explorer.core.errors import ExplorerError, Inapplicable, Inexact, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import Hop, Placement, linear, loop, mirrored, wave
 from explorer.core.problem import Communication
@@ -160,8 +165,6 @@ def test_roofline_by_hand() -> None:
 
 def test_activations_are_those_of_korthikanti() -> None:
     # arXiv:2205.05198: s b h (34 + 5 a s / h) for GPT-3 without flash attention.
-    from dataclasses import replace
-
     model = replace(catalogue.load_model("gpt3-175b"), flash_attention=False)
     s, h, a, b = 2048, 12288, 96, 2
     assert activation_bytes(model, b) == s * b * h * 34 + 5 * a * s * s * b
@@ -217,3 +220,101 @@ def test_an_overlapped_pair_takes_whole_ticks_with_modelled_costs() -> None:
     problem = ModelledCosts(model, system, overlap=Fraction(7, 10)).problem(schedules.find("dualpipe")(4, 8).placement)
     assert not (problem.durations * 7 % 10).any()
     assert np.all(problem.durations > 0)
+
+
+_COST = st.fractions(min_value=0, max_value=9, max_denominator=12)
+
+
+@given(_COST, _COST, _COST, st.fractions(0, 2, max_denominator=6), st.fractions(0, 1, max_denominator=6))
+def test_abstract_work_is_exact_on_every_placement(
+    forward: Fraction, first: Fraction, second: Fraction, overlap: Fraction, freed: Fraction
+) -> None:
+    costs = AbstractCosts(forward, None, first, second, overlap=overlap, freed_at_input=freed)
+    for placement in (linear(3, 2), loop(3, 2, chunks=2), wave(3, 2, waves=2), mirrored(4, 2)):
+        problem = costs.problem(placement)
+        for route in placement.routes:
+            chunks = [hop.chunk for hop in route]
+            done = [problem.time.value(int(problem.durations[0, chunks, kind].sum())) for kind in Kind]
+            assert done == [placement.devices * cost for cost in (forward, first, second, first + second)]
+            stash = problem.stash
+            assert stash.unit * int(stash.held[0, chunks].sum()) == placement.devices
+            assert stash.unit * int(stash.freed_at_input[0, chunks].sum()) == placement.devices * freed
+        sums = problem.durations[..., [Kind.F, Kind.F]] + problem.durations[..., [Kind.B, Kind.I]]
+        assert not (sums * overlap.numerator % overlap.denominator).any()  # any pair takes whole ticks
+
+
+def test_the_default_problem_divides_for_8_to_256_microbatches() -> None:
+    costs = ModelledCosts(catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100"))
+    for microbatches in (8, 16, 32, 64, 128, 256):
+        problem = costs.problem(linear(8, microbatches))
+        assert problem.notes == ()
+        assert problem.time.tick == Fraction(1, 10**9)
+
+
+def test_the_tick_grows_with_the_training_step() -> None:
+    # 96 blocks of 12 h^2 parameters, 1536 x 2048 tokens, 6 FLOP each: 3.3e21 FLOP at 0.45 x 312 TFLOP/s are 23,000 s,
+    # more than 2^42 ns = 4398 s.
+    costs = ModelledCosts(catalogue.load_model("gpt3-175b"), catalogue.load_system("a100-pcie"))
+    problem = costs.problem(linear(8, 8))
+    assert problem.time.tick == Fraction(1, 10**8)
+    assert 0 < problem.rounding <= problem.time.tick / 2
+
+
+def test_deals_that_lose_blocks_are_refused() -> None:
+    # 6 blocks: quarters get 2, 2, 1, 1, and the second route's half, 3, does not go with the first two quarters.
+    quarters, half = tuple(Hop(chunk, chunk) for chunk in range(4)), (Hop(0, 0), Hop(1, 1), Hop(4, 2))
+    shares = (*[Fraction(1, 4)] * 4, Fraction(1, 2))
+    with pytest.raises(Inapplicable, match="cannot be dealt"):
+        deal(6, Placement((quarters, half), (0, 1), shares))
+    assert deal(8, Placement((quarters, half), (0, 1), shares)) == [2, 2, 2, 2, 4]
+
+
+def test_unequal_shares_that_divide_are_not_called_uneven() -> None:
+    costs = ModelledCosts(catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100"))
+    route = (Hop(0, 0), Hop(1, 1))
+    assert costs.problem(Placement((route,), (0,) * 8, (Fraction(1, 4), Fraction(3, 4)))).notes == ()
+    (note,) = costs.problem(linear(3, 8)).notes
+    assert note == "128 blocks do not divide evenly: stages hold 42 to 43"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [({"overlap": -1}, "overlap factor"), ({"freed_at_input": 2}, "between 0 and 1")]
+)
+def test_modelled_costs_refuse_what_abstract_ones_do(given: dict, message: str) -> None:
+    model, system = catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100")
+    with pytest.raises(UsageError, match=message):
+        ModelledCosts(model, system, **{name: Fraction(value) for name, value in given.items()})
+
+
+def test_memory_limits_in_bytes_and_beyond_any_memory() -> None:
+    model, system = catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100")
+    limit = ModelledCosts(model, system, memory_limit="40GiB").problem(linear(2, 8)).memory_limit
+    assert limit is not None
+    assert (limit.per_device, limit.in_bytes) == ((40 * 2**30,) * 2, True)
+    endless = AbstractCosts(memory_limit="1e30").problem(linear(2, 8)).memory_limit
+    assert endless is not None
+    assert np.array(endless.per_device).dtype == np.int64
+
+
+_SIZE = st.one_of(st.integers(1, 100), st.integers(1, 2**63 - 1))
+
+
+@given(st.data())
+def test_models_of_any_size_cost_something_or_are_refused(data: st.DataObject) -> None:
+    sizes = {f.name: data.draw(_SIZE, f.name) for f in fields(Model) if f.type == "int" and f.name != "key_value_width"}
+    costs = ModelledCosts(Model("any", **sizes), catalogue.load_system("h100-sxm"))
+    try:
+        problem = costs.problem(mirrored(2, 2))
+    except ExplorerError as error:
+        assert str(error)
+    else:
+        assert problem.bytes is not None
+        assert (problem.bytes.held > 0).all()
+
+
+def test_models_beyond_64_bits_are_refused() -> None:
+    fast = replace(catalogue.load_system("paper-h100"), compute=Compute(Fraction(10**30)))
+    fast = replace(fast, memory=replace(fast.memory, bandwidth=Fraction(10**30)))
+    wide = replace(catalogue.load_model("paper-128x4096"), hidden=2**30, feed_forward=2**30)
+    with pytest.raises(Inexact, match=r"2\^62 bytes"):
+        ModelledCosts(wide, fast).problem(linear(2, 8))
