@@ -9,8 +9,11 @@ from schedules.gpipe import gpipe
 from schedules.hanayo import hanayo
 from schedules.interleaved_1f1b import interleaved_1f1b
 from schedules.interleaved_zb import interleaved_zb
+from schedules.local_accumulation import local_accumulation
 from schedules.looped_bfs import looped_bfs
 from schedules.one_f_one_b import one_f_one_b
+from schedules.pipedream import pipedream
+from schedules.pipedream_2bw import pipedream_2bw
 from schedules.registry import NamedSchedule, every, find, named
 from schedules.v_half import v_half
 from schedules.v_min import v_min
@@ -33,9 +36,12 @@ __all__ = [
     "hanayo",
     "interleaved_1f1b",
     "interleaved_zb",
+    "local_accumulation",
     "looped_bfs",
     "named",
     "one_f_one_b",
+    "pipedream",
+    "pipedream_2bw",
     "v_half",
     "v_min",
     "v_zb",

@@ -12,6 +12,7 @@ from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from schedules.formula import Case, Formula
+from schedules.steady import Asynchrony
 
 Recipe = Callable[[Placement], Problem]
 """What things cost on any placement; a schedule that plans with real costs takes one as its ``recipe`` argument."""
@@ -43,6 +44,7 @@ class NamedSchedule:
     source: str
     _formula: Callable[[Case], Formula] | None = field(default=None, repr=False)
     _caution: Callable[[Case], str | None] | None = field(default=None, repr=False)
+    _asynchrony: Callable[[Case], Asynchrony] | None = field(default=None, repr=False)
 
     def closed_form(self, function: Callable[[Case], Formula]) -> Callable[[Case], Formula]:
         """Decorate the function that gives this schedule's closed formula."""
@@ -52,6 +54,11 @@ class NamedSchedule:
     def caution(self, function: Callable[[Case], str | None]) -> Callable[[Case], str | None]:
         """Decorate the function that says, in one sentence, where this schedule is used outside its regime."""
         self._caution = function
+        return function
+
+    def asynchronous(self, function: Callable[[Case], Asynchrony]) -> Callable[[Case], Asynchrony]:
+        """Decorate the function that gives weight versions and staleness: this schedule never flushes."""
+        self._asynchrony = function
         return function
 
     @property
@@ -97,6 +104,10 @@ class NamedSchedule:
         """Warnings for this case: none, or one sentence."""
         said = self._caution and self._caution(self._filled(case))
         return (said,) if said else ()
+
+    def asynchrony(self, case: Case) -> Asynchrony | None:
+        """Weight versions and staleness in the steady state; None for a schedule that flushes."""
+        return self._asynchrony(self._filled(case)) if self._asynchrony else None
 
     def _filled(self, case: Case) -> Case:
         options: Mapping[str, object] = {**self.options, **case.options}

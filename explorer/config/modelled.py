@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -73,9 +73,8 @@ class ModelledCosts:
         if sum(blocks) * (block.activation * placement.microbatches + block.static) * placement.devices > UNLIMITED:
             raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
         in_bytes = _stash([count * block.activation for count in blocks], self.freed_at_input, Fraction(1))
-        in_bytes = Stash(
-            in_bytes.unit, in_bytes.held, in_bytes.freed_at_input, np.array(blocks, np.int64) * block.static
-        )
+        sizes = np.array(blocks, np.int64)
+        in_bytes = replace(in_bytes, static=sizes * block.static, weights=sizes * block.weights)
         whole = Fraction(placement.devices, self.model.blocks)
         stash = _stash(blocks, self.freed_at_input, whole)
         return Problem(

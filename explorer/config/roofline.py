@@ -33,6 +33,8 @@ class BlockCosts:
         Bytes that F leaves for the backward.
     static
         Bytes of weights, gradients and optimiser state.
+    weights
+        Bytes of the weights alone.
     gradient
         Bytes that replicas all-reduce.
     message
@@ -42,6 +44,7 @@ class BlockCosts:
     seconds: dict[Kind, Fraction]
     activation: int
     static: int
+    weights: int
     gradient: int
     message: int
 
@@ -82,6 +85,7 @@ def block_costs(model: Model, system: System, batch: int) -> BlockCosts:
         seconds,
         activation=held,
         static=weights * model.bytes_per_parameter,
+        weights=read,
         gradient=weights * model.bytes_per_gradient,
         message=tokens * model.hidden * model.bytes_per_element,
     )

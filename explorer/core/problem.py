@@ -77,12 +77,15 @@ class Stash:
         (profiles, chunks) the part of it that I frees at its end; W frees the rest, B frees all.
     static
         (chunks,) weights, gradients and optimiser state of a resident chunk; zeros where not modelled.
+    weights
+        (chunks,) the weights alone: what each further version of them adds; None where not modelled.
     """
 
     unit: Fraction
     held: IntArray
     freed_at_input: IntArray
     static: IntArray
+    weights: IntArray | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,10 +60,20 @@ def peaks(schedule: Schedule, problem: Problem, stash: Stash) -> IntArray:
     return found
 
 
-def static(schedule: Schedule, stash: Stash) -> IntArray:
-    """(devices,) Static memory of every chunk resident on a device, replicas included, in the stash's integer units."""
+def static(schedule: Schedule, stash: Stash, weight_versions: Sequence[int] = ()) -> IntArray:
+    """(devices,) Static memory of every chunk resident on a device, replicas included, in the stash's integer units.
+
+    Parameters
+    ----------
+    weight_versions
+        How many versions of its weights each device holds, in asynchronous schedules; one by default.
+    """
     resident = schedule.placement.resident
-    return np.array([sum(int(stash.static[chunk]) for chunk in chunks) for chunks in resident], np.int64)
+    held = np.array([sum(int(stash.static[chunk]) for chunk in chunks) for chunks in resident], np.int64)
+    if weight_versions and stash.weights is not None:
+        version = np.array([sum(int(stash.weights[chunk]) for chunk in chunks) for chunks in resident], np.int64)
+        held += (np.array(weight_versions, np.int64) - 1) * version
+    return held
 
 
 def fits(schedule: Schedule, problem: Problem) -> bool:

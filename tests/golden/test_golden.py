@@ -15,7 +15,7 @@ import pytest
 import schedules
 from explorer.core.op import Entry
 from explorer.core.schedule import Schedule
-from explorer.io.table import parse_entry
+from explorer.io.cells import parse_entry
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
