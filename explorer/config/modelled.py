@@ -70,7 +70,9 @@ class ModelledCosts:
         overlap = self.overlap
         seconds = [[count * block.seconds[kind] for kind in Kind] for count in blocks]
         durations = np.array([[[clock.ticks(value, overlap) for value in chunk] for chunk in seconds]], np.int64)
-        if sum(blocks) * (block.activation * placement.microbatches + block.static) * placement.devices > UNLIMITED:
+        resident = sum(count * len(hosts) for count, hosts in zip(blocks, placement.hosts, strict=True))
+        stashed = self.model.blocks * placement.microbatches
+        if stashed * block.activation + resident * block.static > UNLIMITED:
             raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
         in_bytes = _stash([count * block.activation for count in blocks], self.freed_at_input, Fraction(1))
         sizes = np.array(blocks, np.int64)

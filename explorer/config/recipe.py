@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -120,27 +121,25 @@ class AbstractCosts:
         Inexact
             If the costs have no common tick within the horizon.
         """
-        lengths, profile_of = self._profiles(placement)
+        lengths, profile_of = _distinct(self._factors("microbatch_factors", placement.microbatches, "microbatches"))
         shares = self._shares(placement)
         speed = self._factors("stage_factors", placement.chunks, "stages")
         size = self._factors("memory_factors", placement.chunks, "stages")
         kinds = self.kinds()
-        durations = [
-            [[n * x * f * kinds[k] for k in Kind] for x, f in zip(shares, speed, strict=True)] for n in lengths
-        ]
+        works, work_of = _distinct(x * f for x, f in zip(shares, speed, strict=True))
+        durations = [[[n * w * kinds[k] for k in Kind] for w in works] for n in lengths]
         transfers = [n * self.comm_time for n in lengths]
         syncs = [x * self.sync_time if self.gradient_sync else Fraction(0) for x in shares]
         parts = [value for profile in durations for chunk in profile for value in chunk]
         parts += [value * self.overlap for value in parts] if self.overlap != 1 else []
         time = TimeBase.exact([*parts, *transfers, *syncs, self.launch, self.posting], self.unit)
-        held = [[n * x * f for x, f in zip(shares, size, strict=True)] for n in lengths]
-        stash = _stash(held, self.freed_at_input)
+        stash = _stash(lengths, [x * f for x, f in zip(shares, size, strict=True)], self.freed_at_input)
         communication = self.communication or (Communication.LATENCY if self.comm_time else Communication.NONE)
         return Problem(
             time=time,
             durations=np.array(
                 [[[time.ticks(v) for v in chunk] for chunk in profile] for profile in durations], np.int64
-            ),
+            )[:, work_of],
             profile_of=profile_of,
             network=_network(placement, communication, [time.ticks(value) for value in transfers]),
             communication=communication,
@@ -152,13 +151,6 @@ class AbstractCosts:
             overlap=self.overlap,
             notes=self._notes(placement),
         )
-
-    def _profiles(self, placement: Placement) -> tuple[list[Fraction], IntArray]:
-        """The distinct lengths of microbatches, and which each microbatch has."""
-        factors = self._factors("microbatch_factors", placement.microbatches, "microbatches")
-        lengths = sorted(set(factors))
-        place = {length: index for index, length in enumerate(lengths)}
-        return lengths, np.array([place[factor] for factor in factors], np.int64)
 
     def _shares(self, placement: Placement) -> list[Fraction]:
         """How many devices' shares of the model each chunk is."""
@@ -177,14 +169,25 @@ class AbstractCosts:
         return ()
 
 
-def _stash(held: list[list[Fraction]], freed_at_input: Fraction) -> Stash:
+def _distinct(values: Iterable[Fraction]) -> tuple[list[Fraction], IntArray]:
+    """The distinct values, ascending, and the index among them of each value."""
+    values = tuple(values)
+    known = sorted(set(values))
+    place = {value: index for index, value in enumerate(known)}
+    return known, np.array([place[value] for value in values], np.int64)
+
+
+def _stash(lengths: list[Fraction], sizes: list[Fraction], freed_at_input: Fraction) -> Stash:
+    """Activations of every length of microbatch and size of chunk, in the largest unit in which all are whole."""
+    known, size_of = _distinct(sizes)
+    held = [[length * size for size in known] for length in lengths]
     freed = [[value * freed_at_input for value in profile] for profile in held]
     whole = TimeBase.exact(value for table in (held, freed) for profile in table for value in profile)
 
     def counts(table: list[list[Fraction]]) -> IntArray:
-        return np.array([[whole.ticks(value) for value in profile] for profile in table], np.int64)
+        return np.array([[whole.ticks(value) for value in profile] for profile in table], np.int64)[:, size_of]
 
-    return Stash(whole.tick, counts(held), counts(freed), np.zeros(len(held[0]), np.int64))
+    return Stash(whole.tick, counts(held), counts(freed), np.zeros(len(sizes), np.int64))
 
 
 def _network(placement: Placement, communication: Communication, transfers: list[int]) -> Network:
