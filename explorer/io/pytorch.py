@@ -1,6 +1,6 @@
 """Schedules for ``torch.distributed.pipelining``: what its runtime needs is checked here, and said with its reason.
 
-Facts about the runtime are those of ``torch/distributed/pipelining/schedules.py`` (PyTorch 2.6 to 2.13):
+Facts about the runtime are those of ``torch/distributed/pipelining/schedules.py`` (read in PyTorch 2.13):
 ``_PipelineScheduleRuntime._load_csv`` reads one line a rank, as *compute only* (it then adds sends and receives itself)
 or as *compute and communication*.
 """

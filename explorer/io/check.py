@@ -1,0 +1,40 @@
+"""Checking a schedule table, ours or someone's, for all that makes it run wrong in ``torch.distributed.pipelining``.
+
+PyTorch validates little of this: its parser takes ``0F0x`` for 0F0, and its dry run does not see messages received in
+another order than they are sent.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from pathlib import Path
+
+from explorer.core.files import read_text
+from explorer.evaluation.order_checker import Violation
+from explorer.io.cells import parse_lines
+from explorer.io.deadlock_findings import deadlock_findings
+from explorer.io.inspection import Table, op_findings
+from explorer.io.message_findings import message_findings
+
+MOST = 1000
+"""Findings after which no more are looked for."""
+
+
+def check_file(path: Path) -> list[Violation]:
+    """`check` for a file."""
+    return check(read_text(path), str(path))
+
+
+def check(text: str, name: str = "table") -> list[Violation]:
+    """Everything that is wrong with a table, each at its line and column, counted from 1.
+
+    Deadlocks are looked for only where nothing else is wrong.
+
+    Raises
+    ------
+    Malformed
+        If a cell is none that PyTorch knows.
+    """
+    table = Table(parse_lines(text, name))
+    found = list(islice(chain(op_findings(table), message_findings(table)), MOST)) or list(deadlock_findings(table))
+    return [Violation(kind, f"{name}:{line}:{column}", message) for line, column, kind, message in sorted(found)]
