@@ -119,14 +119,20 @@ _REGISTRY: dict[str, NamedSchedule] = {}
 
 def named(name: str, *, summary: str, source: str) -> Callable[[Callable[..., Schedule]], NamedSchedule]:
     """Register the decorated function as a named schedule."""
+    return lambda build: register(NamedSchedule(name, build, summary, source))
 
-    def register(build: Callable[..., Schedule]) -> NamedSchedule:
-        if name in _REGISTRY:
-            raise UsageError(f"two schedules are called {name!r}")
-        _REGISTRY[name] = NamedSchedule(name, build, summary, source)
-        return _REGISTRY[name]
 
-    return register
+def register(schedule: NamedSchedule) -> NamedSchedule:
+    """Make a schedule known under its name.
+
+    Raises
+    ------
+    UsageError
+        If another has that name.
+    """
+    if schedule.name in _REGISTRY:
+        raise UsageError(f"two schedules are called {schedule.name!r}")
+    return _REGISTRY.setdefault(schedule.name, schedule)
 
 
 def find(name: str) -> NamedSchedule:
