@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from explorer.core.errors import ExplorerError
 
@@ -16,11 +17,11 @@ _SIBLINGS = ("schedules", "solvers", "configs")
 
 def guarded(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code. Errors meant for people become one sentence on stderr."""
-    import click
-
     intruder = _intruder()
     if intruder:
         return _say(intruder, 2)
+    import typer
+
     from explorer.cli.app import app
 
     try:
@@ -28,10 +29,13 @@ def guarded(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except ExplorerError as error:
         return _say(str(error), error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except _parsing_error() as error:
+        if not error.format_message():  # no arguments: the help has been shown
+            return 2
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "explorer"
+        return _say(f"{error.format_message().rstrip('.')}; see {command} --help", 2)
+    except (KeyboardInterrupt, typer.Abort):
         return _say("interrupted", INTERRUPTED)
     except MemoryError:
         return _say("this does not fit in memory; choose a smaller size", 2)
@@ -39,6 +43,13 @@ def guarded(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code if isinstance(code, int) else 0
+
+
+def _parsing_error() -> Any:
+    """What typer raises for wrong words on the command line; it exports only classes derived from it."""
+    import typer
+
+    return next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
 
 def _say(sentence: str, code: int) -> int:
