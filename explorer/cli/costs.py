@@ -14,7 +14,7 @@ from explorer.core.units import duration, number
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time")
 _FACTORS = ("stage_factors", "microbatch_factors", "memory_factors")
-_MODELLED = ("system", "model")
+_MODELLED = ("system", "model", "embeddings")
 
 
 def from_options(options: ProblemOptions) -> Costs:
@@ -47,6 +47,7 @@ def from_options(options: ProblemOptions) -> Costs:
     return ModelledCosts(
         model=catalogue.load_model(options.model or catalogue.DEFAULT_MODEL),
         system=catalogue.load_system(options.system or catalogue.DEFAULT_SYSTEM),
+        embeddings=options.embeddings,
         **common,
     )
 

@@ -102,6 +102,10 @@ class ProblemOptions:
     model: Annotated[
         str | None, _option("--model", help="Model, by name or TOML file [paper-128x4096].", panel=_MODELLED)
     ] = None
+    embeddings: Annotated[
+        bool,
+        _option("--embeddings", help="Count the embedding and the vocabulary head as well.", panel=_MODELLED),
+    ] = False
     communication: Annotated[
         str | None, _option("--communication", help="none, latency, link or blocking.", panel=_RUN)
     ] = None

@@ -9,7 +9,7 @@ from explorer.core.errors import UsageError
 
 @dataclass(frozen=True)
 class Model:
-    """The blocks of a transformer; embedding and vocabulary head are left out.
+    """A transformer: equal blocks between an embedding and a vocabulary head.
 
     Parameters
     ----------
@@ -23,6 +23,8 @@ class Model:
         Inner width of the MLP.
     gated
         Whether the MLP has a gate (three matrices instead of two).
+    vocabulary
+        Rows of the embedding and of the head, each with weights of its own; 0 where not given.
     key_value_width
         Width of keys and of values; ``hidden`` unless heads share them.
     global_batch
@@ -50,6 +52,7 @@ class Model:
     feed_forward: int
     global_batch: int
     gated: bool = False
+    vocabulary: int = 0
     key_value_width: int = 0
     flash_attention: bool = True
     bytes_per_element: int = 2
@@ -63,6 +66,8 @@ class Model:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.vocabulary < 0:
+            raise UsageError(f"vocabulary cannot be negative, got {self.vocabulary}")
         if not 0 <= self.key_value_width <= self.hidden:
             raise UsageError(
                 f"key_value_width must be between 0 (as hidden) and {self.hidden}, got {self.key_value_width}"

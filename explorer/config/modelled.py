@@ -10,9 +10,9 @@ import numpy as np
 
 from explorer.config.limits import UNLIMITED, check_shares, memory_limit
 from explorer.config.model import Model
-from explorer.config.roofline import BlockCosts, block_costs
+from explorer.config.roofline import BlockCosts, block_costs, embedding_costs, head_costs
 from explorer.config.system import System
-from explorer.core.errors import Inapplicable, Inexact
+from explorer.core.errors import Inapplicable, Inexact, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray, Placement
 from explorer.core.problem import Communication, Network, Problem, Stash
@@ -32,6 +32,8 @@ class ModelledCosts:
         What runs, and where.
     communication
         ``link`` by default.
+    embeddings
+        Whether first stages hold the embedding too, and last stages the vocabulary head.
     gradient_sync
         Whether replicas all-reduce their gradients.
     freed_at_input
@@ -45,6 +47,7 @@ class ModelledCosts:
     model: Model
     system: System
     communication: Communication | None = None
+    embeddings: bool = False
     gradient_sync: bool = True
     freed_at_input: Fraction = Fraction(0)
     overlap: Fraction = Fraction(1)
@@ -52,6 +55,8 @@ class ModelledCosts:
 
     def __post_init__(self) -> None:
         check_shares(self.freed_at_input, self.overlap)
+        if self.embeddings and not self.model.vocabulary:
+            raise UsageError("the model has no embedding and no head: give its file a key 'vocabulary'")
 
     def problem(self, placement: Placement) -> Problem:
         """The costs on a placement's chunks and devices.
@@ -66,17 +71,13 @@ class ModelledCosts:
         batch = ceil(Fraction(self.model.global_batch, placement.microbatches))
         block = block_costs(self.model, self.system, batch)
         blocks = deal(self.model.blocks, placement)
-        clock = _Clock(resolution(block, self.model.blocks, placement.microbatches))
+        chunks = self._chunks(placement, blocks, block, batch)
+        clock = _Clock(resolution(chunks, placement.microbatches))
         overlap = self.overlap
-        seconds = [[count * block.seconds[kind] for kind in Kind] for count in blocks]
-        durations = np.array([[[clock.ticks(value, overlap) for value in chunk] for chunk in seconds]], np.int64)
-        resident = sum(count * len(hosts) for count, hosts in zip(blocks, placement.hosts, strict=True))
-        stashed = self.model.blocks * placement.microbatches
-        if stashed * block.activation + resident * block.static > UNLIMITED:
-            raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
-        in_bytes = _stash([count * block.activation for count in blocks], self.freed_at_input, Fraction(1))
-        sizes = np.array(blocks, np.int64)
-        in_bytes = replace(in_bytes, static=sizes * block.static, weights=sizes * block.weights)
+        durations = np.array(
+            [[[clock.ticks(chunk.seconds[kind], overlap) for kind in Kind] for chunk in chunks]], np.int64
+        )
+        in_bytes = self._bytes(placement, chunks)
         whole = Fraction(placement.devices, self.model.blocks)
         stash = _stash(blocks, self.freed_at_input, whole)
         return Problem(
@@ -86,7 +87,7 @@ class ModelledCosts:
             network=self._network(placement, block, clock),
             communication=self.communication or Communication.LINK,
             stash=stash,
-            sync=self._syncs(placement, blocks, block, clock),
+            sync=self._syncs(placement, chunks, clock),
             bytes=in_bytes,
             device_memory=int(self.system.memory.size),
             memory_limit=memory_limit(self.memory_limit, placement.devices, stash, in_bytes),
@@ -108,7 +109,30 @@ class ModelledCosts:
             np.tile(np.array(occupancy, np.int64), (1, placement.chunks, 1)),
         )
 
-    def _syncs(self, placement: Placement, blocks: list[int], block: BlockCosts, clock: _Clock) -> IntArray:
+    def _chunks(self, placement: Placement, blocks: list[int], block: BlockCosts, batch: int) -> list[BlockCosts]:
+        """What each chunk costs."""
+        chunks = [block.times(count) for count in blocks]
+        if self.embeddings:
+            embedding = embedding_costs(self.model, self.system, batch)
+            head = head_costs(self.model, self.system, batch)
+            for first in {route[0].chunk for route in placement.routes}:
+                chunks[first] = chunks[first].plus(embedding)
+            for last in {route[-1].chunk for route in placement.routes}:
+                chunks[last] = chunks[last].plus(head)
+        return chunks
+
+    def _bytes(self, placement: Placement, chunks: list[BlockCosts]) -> Stash:
+        resident = sum(chunk.static * len(hosts) for chunk, hosts in zip(chunks, placement.hosts, strict=True))
+        stashed = sum(chunk.activation for chunk in chunks) * placement.microbatches
+        if resident + stashed > UNLIMITED:
+            raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
+        return replace(
+            _stash([chunk.activation for chunk in chunks], self.freed_at_input, Fraction(1)),
+            static=np.array([chunk.static for chunk in chunks], np.int64),
+            weights=np.array([chunk.weights for chunk in chunks], np.int64),
+        )
+
+    def _syncs(self, placement: Placement, chunks: list[BlockCosts], clock: _Clock) -> IntArray:
         """Ring all-reduces over the slowest link among a chunk's hosts: 2 (n-1)/n bytes/bandwidth + 2 (n-1) latency."""
         if not self.gradient_sync:
             return np.zeros(placement.chunks, np.int64)
@@ -118,7 +142,7 @@ class ModelledCosts:
             steps = 2 * (len(hosts) - 1)
             ring = zip(hosts, (*hosts[1:], hosts[0]), strict=True)
             kinds = {self.system.link(source, to) for source, to in ring if source != to}
-            size = Fraction(blocks[chunk] * block.gradient, len(hosts))
+            size = Fraction(chunks[chunk].gradient, len(hosts))
             times = [steps * (size / link.bandwidth + link.latency) for link in map(self.system.link_at, kinds)]
             return max(times, default=Fraction(0))
 
@@ -153,9 +177,9 @@ class _Clock:
         return count
 
 
-def resolution(block: BlockCosts, blocks: int, microbatches: int) -> Fraction:
+def resolution(chunks: list[BlockCosts], microbatches: int) -> Fraction:
     """The shortest tick of 1, 10, 100, ... ns of which all ops, one after the other, take less than the horizon."""
-    work = microbatches * blocks * (block.seconds[Kind.F] + block.seconds[Kind.B])
+    work = microbatches * sum(chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in chunks)
     tick = RESOLUTION
     while work > HORIZON * tick:
         tick *= 10

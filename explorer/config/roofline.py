@@ -9,6 +9,8 @@ a heads and P parameters a block:
 - W: 2 b s P operations.
 
 Every op reads the weights or writes their gradients, and writes or reads what is held for the backward.
+
+The vocabulary head is one matrix product of 2 b s h v operations in each of F, I and W; the embedding moves b s rows.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from explorer.core.op import Kind
 
 @dataclass(frozen=True)
 class BlockCosts:
-    """One block, for one microbatch.
+    """One block (or the embedding, or the vocabulary head), for one microbatch.
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ class BlockCosts:
     gradient
         Bytes that replicas all-reduce.
     message
-        Bytes that go from stage to stage.
+        Bytes that go from one to the next.
     """
 
     seconds: dict[Kind, Fraction]
@@ -47,6 +49,30 @@ class BlockCosts:
     weights: int
     gradient: int
     message: int
+
+    def times(self, count: int) -> BlockCosts:
+        """``count`` of these, one after the other."""
+        seconds = {kind: count * value for kind, value in self.seconds.items()}
+        return BlockCosts(
+            seconds,
+            count * self.activation,
+            count * self.static,
+            count * self.weights,
+            count * self.gradient,
+            self.message,
+        )
+
+    def plus(self, other: BlockCosts) -> BlockCosts:
+        """Both on one device; the message stays that of the first."""
+        seconds = {kind: value + other.seconds[kind] for kind, value in self.seconds.items()}
+        return BlockCosts(
+            seconds,
+            self.activation + other.activation,
+            self.static + other.static,
+            self.weights + other.weights,
+            self.gradient + other.gradient,
+            self.message,
+        )
 
 
 def parameters(model: Model) -> int:
@@ -71,6 +97,39 @@ def activation_bytes(model: Model, batch: int) -> int:
     return (outside_mlp + mlp + scores) * model.bytes_per_element // 2
 
 
+def embedding_costs(model: Model, system: System, batch: int) -> BlockCosts:
+    """What the embedding costs: rows read and written; a dropout mask held (arXiv:2205.05198, section 4.3)."""
+    size = batch * model.sequence * model.hidden
+    rows = _roofline(system, 0, 2 * size * model.bytes_per_element)
+    seconds = {Kind.F: rows, Kind.I: Fraction(0), Kind.W: rows, Kind.B: rows}
+    return _layer(model, model.vocabulary * model.hidden, seconds, held=size, message=size * model.bytes_per_element)
+
+
+def head_costs(model: Model, system: System, batch: int) -> BlockCosts:
+    """What the vocabulary head costs.
+
+    Held are 4 s b h (1 + v / h) bytes, logits in 32 bits: arXiv:2205.05198, section 4.3.
+    """
+    tokens, weights = batch * model.sequence, model.vocabulary * model.hidden
+    held = tokens * (2 * model.hidden * model.bytes_per_element + 4 * model.vocabulary)
+    read = weights * model.bytes_per_element + held
+    written = weights * model.bytes_per_gradient + held
+    forward, backward = (_roofline(system, 2 * tokens * weights, moved) for moved in (read, written))
+    seconds = {Kind.F: forward, Kind.I: forward, Kind.W: backward, Kind.B: forward + backward}
+    return _layer(model, weights, seconds, held, message=0)
+
+
+def _layer(model: Model, weights: int, seconds: dict[Kind, Fraction], held: int, message: int) -> BlockCosts:
+    return BlockCosts(
+        seconds,
+        activation=held,
+        static=weights * model.bytes_per_parameter,
+        weights=weights * model.bytes_per_element,
+        gradient=weights * model.bytes_per_gradient,
+        message=message,
+    )
+
+
 def block_costs(model: Model, system: System, batch: int) -> BlockCosts:
     """What a block costs for a microbatch of ``batch`` sequences."""
     tokens, weights = batch * model.sequence, parameters(model)
@@ -81,14 +140,7 @@ def block_costs(model: Model, system: System, batch: int) -> BlockCosts:
     moved = {Kind.F: read + held, Kind.I: read + held, Kind.W: weights * model.bytes_per_gradient + held}
     seconds = {kind: _roofline(system, flops[kind], moved[kind]) for kind in flops}
     seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
-    return BlockCosts(
-        seconds,
-        activation=held,
-        static=weights * model.bytes_per_parameter,
-        weights=read,
-        gradient=weights * model.bytes_per_gradient,
-        message=tokens * model.hidden * model.bytes_per_element,
-    )
+    return _layer(model, weights, seconds, held, message=tokens * model.hidden * model.bytes_per_element)
 
 
 def _roofline(system: System, flops: int, moved: int) -> Fraction:

@@ -318,3 +318,36 @@ def test_models_beyond_64_bits_are_refused() -> None:
     wide = replace(catalogue.load_model("paper-128x4096"), hidden=2**30, feed_forward=2**30)
     with pytest.raises(Inexact, match=r"2\^62 bytes"):
         ModelledCosts(wide, fast).problem(linear(2, 8))
+
+
+def test_embedding_and_head_burden_the_first_and_the_last_stage() -> None:
+    model, system = catalogue.load_model("llama3-8b"), catalogue.load_system("paper-h100")
+    plain = ModelledCosts(model, system).problem(linear(4, 512))
+    full = ModelledCosts(model, system, embeddings=True).problem(linear(4, 512))
+    # One sequence of 8192 tokens, width 4096, 128000 words: the head's product is 2 x 8192 x 4096 x 128000 = 8.590
+    # TFLOP, 8.590 ms at 1 PFLOP/s, in each of F, I and W; the embedding moves 2 x 8192 x 4096 x 2 bytes at 3.4 TB/s,
+    # which take 39.48 us with 50 ns of latency.
+    s, h, v = 8192, 4096, 128000
+    head, rows = round(Fraction(2 * s * h * v, 10**6)), 39525
+    more = full.durations - plain.durations
+    assert abs(more[0, 3] - np.array([head, head, head, 2 * head])).max() <= 1
+    assert abs(more[0, 0] - np.array([rows, 0, rows, rows])).max() <= 1
+    assert not more[0, 1:3].any()
+    assert plain.bytes is not None
+    assert full.bytes is not None
+    assert list(full.bytes.static - plain.bytes.static) == [18 * h * v, 0, 0, 18 * h * v]
+    assert list((full.bytes.held - plain.bytes.held)[0]) == [s * h, 0, 0, 4 * s * h + 4 * s * v]
+    assert (full.stash.held == plain.stash.held).all()
+    assert (full.network.occupancy == plain.network.occupancy).all()
+
+
+def test_replicas_all_reduce_embedding_and_head_too() -> None:
+    model, system = catalogue.load_model("llama3-8b"), catalogue.load_system("paper-h100")
+    plain, full = (ModelledCosts(model, system, embeddings=e).problem(mirrored(4, 8)) for e in (False, True))
+    more = round(Fraction(4 * 4096 * 128000, 50))  # 4-byte gradients, all of them once over 50 GB/s with two replicas
+    assert abs(full.sync - plain.sync - np.array([more, 0, 0, more])).max() <= 1
+
+
+def test_a_model_without_vocabulary_has_no_head() -> None:
+    with pytest.raises(UsageError, match="key 'vocabulary'"):
+        ModelledCosts(catalogue.load_model("paper-128x4096"), catalogue.load_system("paper-h100"), embeddings=True)
