@@ -49,7 +49,8 @@ def memory_limit(text: str | None, devices: int, stash: Stash, in_bytes: Stash |
     if all(sizes):
         values, unit = [quantity(part, "size", "a memory limit") for part in parts], Fraction(1)
     else:
-        values, unit = [number(part, "a memory limit") for part in parts], stash.unit
+        what = "a memory limit in activations (bytes need a unit such as GiB)"
+        values, unit = [number(part, what) for part in parts], stash.unit
     if min(values) <= 0:
         raise UsageError(f"a memory limit must be positive, got {text!r}")
     whole = tuple(min(int(value / unit), UNLIMITED) for value in values)

@@ -139,6 +139,7 @@ def test_memory_limits_count_activations(text: str, limits: list[int]) -> None:
         ("0", "must be positive"),
         ("-1", "must be positive"),
         ("much", "must be a number"),
+        ("40gib", r"bytes need a unit such as GiB.* must be a plain number"),
         ("", "must be a number"),
     ],
 )
