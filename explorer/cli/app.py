@@ -11,6 +11,7 @@ from explorer.cli.compare import compare
 from explorer.cli.evaluate import evaluate
 from explorer.cli.export import export
 from explorer.cli.list import list_
+from explorer.cli.run import run
 from explorer.cli.show import show
 
 app = typer.Typer(
@@ -48,5 +49,6 @@ for name, command in {
     "show": show,
     "export": export,
     "check": check,
+    "run": run,
 }.items():
     app.command(name, no_args_is_help=False)(command)

@@ -21,9 +21,10 @@ from explorer.io.cells import Action, Message, Upkeep, Verb
 
 
 class Prepared(NamedTuple):
-    """A schedule as PyTorch can run it, and what a person must know of it."""
+    """A schedule as PyTorch can run it, its microbatches' former numbers, and what a person must know of it."""
 
     schedule: Schedule
+    numbers: list[int]
     notes: tuple[str, ...]
 
 
@@ -54,7 +55,7 @@ def prepare(schedule: Schedule) -> Prepared:
             "PyTorch keeps losses in the order of the last stage's forwards, so microbatches are renumbered in that "
             f"order: {_shortened(order)} became 0 to {len(order) - 1}"
         )
-    return Prepared(schedule, tuple(notes))
+    return Prepared(schedule, order, tuple(notes))
 
 
 def _require_one_rank_a_stage(schedule: Schedule) -> None:
