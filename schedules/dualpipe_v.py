@@ -34,7 +34,8 @@ def dualpipe_v(devices: int, microbatches: int) -> Schedule:
     """
     if microbatches < 2 * devices:
         raise Inapplicable(
-            f"dualpipe-v on {devices} devices needs at least {2 * devices} microbatches, got {microbatches}"
+            f"dualpipe-v on {devices} devices needs at least {2 * devices} microbatches, got {microbatches}; "
+            f"{2 * devices} would do"
         )
     every = range(microbatches)
 

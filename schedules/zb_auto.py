@@ -14,8 +14,8 @@ from schedules.planning import NEVER, Costs, Plan, Policy, follow, replay
 from schedules.registry import Recipe, named
 from schedules.zb_h1 import late_weights
 
-EFFORT = 2_000_000
-"""How many op starts are simulated before the search ends; about three seconds."""
+EFFORT = 1_000_000
+"""How many op starts are simulated before the search ends: two or three seconds."""
 
 HALVINGS = 10
 """How often the idle budget of one policy is halved."""
