@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import schedules
 from explorer.core.errors import Inapplicable, UsageError
@@ -17,7 +17,9 @@ from explorer.core.timeline import Timeline
 from explorer.evaluation.case import case_of
 from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.results import Comparison, Evaluation, LowerBound, assess
+from explorer.evaluation.steady import SteadyState, steady_state
 from explorer.io import native, table
+from schedules import user
 from schedules.formula import Case, Formula
 from schedules.registry import NamedSchedule
 
@@ -75,7 +77,7 @@ def evaluate(
     if backward not in (None, *BACKWARDS):
         raise UsageError(f"backward must be one of {', '.join(BACKWARDS)}, got {backward!r}")
     options = dict(options or {})
-    named = _named(subject)
+    named = resolve(subject) if isinstance(subject, str) else None
     if named is not None:
         if devices is None or microbatches is None:
             raise UsageError(f"{named.name} needs a number of devices and of microbatches")
@@ -85,14 +87,15 @@ def evaluate(
     else:
         if options:
             raise UsageError(f"a schedule from a file has no options, got {', '.join(options)}")
-        schedule = subject if isinstance(subject, Schedule) else load(Path(str(subject)))
-        name, shown = (str(subject) if isinstance(subject, str) else "schedule"), {}
+        schedule = subject if isinstance(subject, Schedule) else load(Path(subject))
+        name, shown = (subject if isinstance(subject, str) else "schedule"), {}
         _require_sizes(schedule, devices, microbatches)
     if backward:
         schedule = schedule.with_split_backward() if backward == "split" else schedule.with_fused_backward()
     problem = costs.problem(schedule.placement)
     case = case_of(problem, schedule.placement, options)
     timeline, used, confirmed_by = run(schedule, problem, engine)
+    asynchrony = named.asynchrony(case) if named else None
     return assess(
         name,
         {"devices": schedule.devices, "microbatches": schedule.microbatches, **shown},
@@ -102,6 +105,8 @@ def evaluate(
         engine=used,
         confirmed_by=confirmed_by,
         bound=_bound(schedule, problem),
+        asynchrony=asynchrony,
+        steady=_steady(named, schedule, problem, options, backward) if named and asynchrony else None,
         cautions=(*(named.cautions(case) if named else ()), *problem.notes),
     )
 
@@ -148,7 +153,10 @@ def compare(
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
         raise Inapplicable(f"none of the schedules exists for this problem: {reasons}")
     rows.sort(key=lambda row: row.makespan)
-    return Comparison(tuple(rows), inapplicable)
+    synchronous = [row for row in rows if row.steady is None]
+    asynchronous = [row for row in rows if row.steady is not None]
+    asynchronous.sort(key=lambda row: row.throughput or 0, reverse=True)
+    return Comparison(tuple(synchronous), tuple(asynchronous), inapplicable)
 
 
 def run(schedule: Schedule, problem: Problem, engine: str = "auto") -> tuple[Timeline, str, str | None]:
@@ -201,10 +209,29 @@ def is_file(subject: str) -> bool:
     return subject.lower().endswith((".json", ".csv")) or "/" in subject or "\\" in subject
 
 
-def _named(subject: str | Schedule) -> NamedSchedule | None:
-    if isinstance(subject, Schedule) or is_file(subject):
+def resolve(subject: str) -> NamedSchedule | None:
+    """The schedule that a subject names; None where it names a file that holds one.
+
+    A name is one of ours, one of an installed plug-in, or ``<path>.py:<function>``.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    if user.is_reference(subject):
+        return user.from_file(subject)
+    if is_file(subject):
         return None
+    if subject.lower() not in {named.name for named in schedules.every()}:
+        user.install_plugins()
     return schedules.find(subject)
+
+
+def known() -> tuple[NamedSchedule, ...]:
+    """All schedules that have a name, those of installed plug-ins included."""
+    user.install_plugins()
+    return schedules.every()
 
 
 def _label(subject: str, options: Mapping[str, object]) -> str:
@@ -238,6 +265,16 @@ def _formula(named: NamedSchedule | None, case: Case, schedule: Schedule, backwa
     if backward == "split" and not named(schedule.devices, schedule.microbatches).splits_backward:
         return Formula.inapplicable("the closed form is that of the fused backward")
     return named.formula(case)
+
+
+def _steady(
+    named: NamedSchedule, schedule: Schedule, problem: Problem, options: Mapping[str, Any], backward: str | None
+) -> SteadyState:
+    def build(microbatches: int) -> Schedule:
+        built = named(schedule.devices, microbatches, **options)
+        return built.with_split_backward() if backward == "split" else built
+
+    return steady_state(build, problem)
 
 
 def _bound(schedule: Schedule, problem: Problem) -> LowerBound:

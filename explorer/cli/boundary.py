@@ -21,19 +21,22 @@ def guarded(arguments: Sequence[str]) -> int:
     if intruder:
         return _say(intruder, 2)
     import typer
+    from typer.main import get_command
 
     from explorer.cli.app import app
 
     try:
-        code = app(args=list(arguments), standalone_mode=False)
+        with get_command(app).make_context("explorer", list(arguments)) as context:
+            context.command.invoke(context)
         sys.stdout.flush()
+    except typer.Exit as end:
+        return end.exit_code
     except ExplorerError as error:
         return _say(str(error), error.exit_code)
     except _parsing_error() as error:
         if not error.format_message():  # no arguments: the help has been shown
             return 2
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "explorer"
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "explorer"
         return _say(f"{error.format_message().rstrip('.')}; see {command} --help", 2)
     except (KeyboardInterrupt, typer.Abort):
         return _say("interrupted", INTERRUPTED)
@@ -41,8 +44,7 @@ def guarded(arguments: Sequence[str]) -> int:
         return _say("this does not fit in memory; choose a smaller size", 2)
     except BrokenPipeError:  # the reader, such as `head`, has gone: nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return code if isinstance(code, int) else 0
+    return 0
 
 
 def _parsing_error() -> Any:

@@ -20,12 +20,11 @@ Subjects = Annotated[
 @shares_problem_options
 def compare(problem: ProblemOptions, subjects: Subjects = None, json: Json = False) -> None:
     """Compare schedules under the same costs, ranked by formula, by table and by execution."""
-    import schedules
     from explorer import api
     from explorer.cli import console
     from explorer.reports import contract, tables
 
-    names = subjects or [named.name for named in schedules.every()]
+    names = subjects or [named.name for named in api.known()]
     pairs = _with_options(problem, names)
     costs = problem.costs()
     with console.progress("comparing") as status:
@@ -46,7 +45,6 @@ def compare(problem: ProblemOptions, subjects: Subjects = None, json: Json = Fal
 
 def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, dict[str, object]]]:
     """Give every schedule the options that it has; an option that none of them has is an error."""
-    import schedules
     from explorer import api
     from explorer.cli.subjects import parse_subject, typed
 
@@ -54,10 +52,10 @@ def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, 
     pairs: list[tuple[str, dict[str, object]]] = []
     for text in names:
         name, own = parse_subject(text)
-        if api.is_file(name):
+        named = api.resolve(name)
+        if named is None:
             pairs.append((name, {}))
             continue
-        named = schedules.find(name)
         common = {key: value for key, value in problem.schedule_options.items() if key in named.options}
         for key in common:
             unused.pop(key, None)

@@ -33,7 +33,6 @@ def evaluate(problem: ProblemOptions, subject: Subject, json: Json = False) -> N
 
 def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
     """Evaluate what the command line asks for."""
-    import schedules
     from explorer import api
     from explorer.cli.options import DEVICES, MICROBATCHES
     from explorer.cli.subjects import parse_subject, typed
@@ -41,8 +40,9 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
     name, own = parse_subject(subject)
     options: dict[str, object] = {}
     devices, microbatches = problem.devices, problem.microbatches
-    if not api.is_file(name):
-        options = typed(schedules.find(name), {**problem.schedule_options, **own})
+    named = api.resolve(name)
+    if named is not None:
+        options = typed(named, {**problem.schedule_options, **own})
         devices = DEVICES if devices is None else devices
         microbatches = MICROBATCHES if microbatches is None else microbatches
     return api.evaluate(

@@ -35,12 +35,9 @@ def list_(what: What = None, json: Json = False) -> None:
 
 
 def _schedules() -> list[dict[str, Any]]:
-    import schedules
+    from explorer import api
 
-    return [
-        {"name": s.name, "options": dict(s.options), "summary": s.summary, "source": s.source}
-        for s in schedules.every()
-    ]
+    return [{"name": s.name, "options": dict(s.options), "summary": s.summary, "source": s.source} for s in api.known()]
 
 
 def _systems() -> list[dict[str, Any]]:

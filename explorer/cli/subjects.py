@@ -14,7 +14,7 @@ Options = dict[str, object]
 
 
 def parse_subject(text: str) -> tuple[str, dict[str, str]]:
-    """Split ``hanayo:waves=2`` into a name and its options; a file's name stands as it is.
+    """Split ``hanayo:waves=2`` or ``./own.py:build:waves=2`` into a name and its options; a file's name has none.
 
     Raises
     ------
@@ -23,9 +23,14 @@ def parse_subject(text: str) -> tuple[str, dict[str, str]]:
     """
     from explorer.api import is_file
 
-    if is_file(text):
+    path, python, rest = text.partition(".py:")
+    if python:
+        function, *pairs = rest.split(":")
+        name = path + python + function
+    elif is_file(text):
         return text, {}
-    name, *pairs = text.split(":")
+    else:
+        name, *pairs = text.split(":")
     options = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -12,7 +12,7 @@ from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
 from explorer.evaluation.longest_path import evaluate
-from explorer.evaluation.memory import fits, peaks, static
+from explorer.evaluation.memory import peaks, static
 from explorer.evaluation.metrics import (
     DeviceFigures,
     Part,
@@ -22,7 +22,9 @@ from explorer.evaluation.metrics import (
     device_figures,
     split,
 )
+from explorer.evaluation.steady import SteadyState
 from schedules.formula import Formula
+from schedules.steady import Asynchrony
 
 LEVELS = ("formula", "table", "execution")
 """The three levels of abstraction, from the coarsest."""
@@ -93,6 +95,8 @@ class Evaluation:
         Whether every device stays within the memory limit, and within its own memory where that is known.
     bound
         A lower bound on the makespan over all orders of these ops on this placement.
+    asynchrony, steady
+        Of schedules without a flush: weight versions and staleness, and the period of their steady state.
     cautions
         What a reader should be warned of.
     """
@@ -110,7 +114,16 @@ class Evaluation:
     path_split: Mapping[Part, Fraction]
     fits_memory: bool
     bound: LowerBound | None = None
+    asynchrony: Asynchrony | None = None
+    steady: SteadyState | None = None
     cautions: tuple[str, ...] = ()
+
+    @property
+    def throughput(self) -> Fraction | None:
+        """Microbatches per unit of time: in the steady state where there is no flush; None where nothing takes time."""
+        if self.steady is not None:
+            return 1 / self.steady.period if self.steady.period else None
+        return self.schedule.microbatches / self.makespan if self.makespan else None
 
     @property
     def makespan(self) -> Fraction:
@@ -145,6 +158,8 @@ def assess(
     engine: str,
     confirmed_by: str | None = None,
     bound: LowerBound | None = None,
+    asynchrony: Asynchrony | None = None,
+    steady: SteadyState | None = None,
     cautions: Sequence[str] = (),
 ) -> Evaluation:
     """Draw up everything that is reported of an evaluated schedule.
@@ -161,7 +176,7 @@ def assess(
     ideal = idealised(problem)
     table = evaluate(schedule, ideal)
     path = critical_path(timeline, problem)
-    devices = _devices(schedule, problem, device_figures(timeline, problem), units)
+    devices = _devices(schedule, problem, device_figures(timeline, problem), units, asynchrony)
     return Evaluation(
         name=name,
         parameters=parameters,
@@ -183,10 +198,21 @@ def assess(
         devices=devices,
         path=path,
         path_split={part: time.value(ticks) for part, ticks in split(path, problem).items()},
-        fits_memory=fits(schedule, problem) and not overflowing(devices, problem),
+        fits_memory=_within_limit(devices, problem) and not overflowing(devices, problem),
         bound=bound,
+        asynchrony=asynchrony,
+        steady=steady,
         cautions=tuple(cautions),
     )
+
+
+def _within_limit(devices: Sequence[DeviceReport], problem: Problem) -> bool:
+    limit = problem.memory_limit
+    if limit is None:
+        return True
+    unit = 1 if limit.in_bytes else problem.stash.unit
+    used = [device.peak_memory if limit.in_bytes else device.peak_activations for device in devices]
+    return all(peak is not None and peak <= most * unit for peak, most in zip(used, limit.per_device, strict=True))
 
 
 def overflowing(devices: Sequence[DeviceReport], problem: Problem) -> list[DeviceReport]:
@@ -196,10 +222,15 @@ def overflowing(devices: Sequence[DeviceReport], problem: Problem) -> list[Devic
 
 
 def _devices(
-    schedule: Schedule, problem: Problem, figures: DeviceFigures, units: Sequence[Fraction]
+    schedule: Schedule,
+    problem: Problem,
+    figures: DeviceFigures,
+    units: Sequence[Fraction],
+    asynchrony: Asynchrony | None,
 ) -> tuple[DeviceReport, ...]:
     value, placement = problem.time.value, schedule.placement
-    stored = static(schedule, problem.bytes) if problem.bytes else None
+    versions = asynchrony.weight_versions if asynchrony else ()
+    stored = static(schedule, problem.bytes, versions) if problem.bytes else None
     stashed = peaks(schedule, problem, problem.bytes) if problem.bytes else None
     return tuple(
         DeviceReport(
@@ -224,12 +255,15 @@ class Comparison:
     Parameters
     ----------
     rows
-        Evaluations, fastest execution first.
+        Evaluations of schedules that flush, fastest execution first.
+    asynchronous
+        Evaluations of schedules that do not, highest throughput first. Their makespans are not comparable.
     inapplicable
         For each schedule that does not exist for this problem, why.
     """
 
     rows: tuple[Evaluation, ...]
+    asynchronous: tuple[Evaluation, ...] = ()
     inapplicable: Mapping[str, str] = field(default_factory=dict)
 
     def ranks(self, level: str) -> dict[str, int]:

@@ -44,6 +44,8 @@ def evaluation(result: Evaluation) -> dict[str, Any]:
             }
             for device in result.devices
         ],
+        "throughput": _number(result.throughput),
+        "steady_state": _steady_state(result),
         "critical_path": {str(part): as_number(time) for part, time in result.path_split.items()},
         "cautions": list(result.cautions),
         "time_unit": problem.time.unit,
@@ -56,6 +58,7 @@ def comparison(result: Comparison) -> dict[str, Any]:
     """A comparison as plain JSON values."""
     return {
         "rows": [evaluation(row) for row in result.rows],
+        "asynchronous": [evaluation(row) for row in result.asynchronous],
         "ranking": {level: result.ranking(level) for level in LEVELS},
         "ranks": {level: result.ranks(level) for level in LEVELS},
         "inapplicable": dict(result.inapplicable),
@@ -106,6 +109,23 @@ def violations(found: Sequence[Violation]) -> dict[str, Any]:
     return {
         "valid": not found,
         "violations": [{"kind": v.kind, "where": v.where, "message": v.message} for v in found],
+    }
+
+
+def _steady_state(result: Evaluation) -> dict[str, Any] | None:
+    """Of schedules without a flush; None for the others."""
+    steady, rule = result.steady, result.asynchrony
+    if steady is None or rule is None:
+        return None
+    return {
+        "period": as_number(steady.period),
+        "repeats_after": steady.repeats_after,
+        "reached_at": steady.reached_at,
+        "utilisation": _numbers(steady.utilisation),
+        "update_every": rule.update_every,
+        "weight_versions": list(rule.weight_versions),
+        "staleness": [list(span) for span in rule.staleness],
+        "remark": rule.remark,
     }
 
 

@@ -10,7 +10,9 @@ from rich.text import Text
 
 from explorer.evaluation.checker import Violation
 from explorer.evaluation.results import LEVELS, Comparison, Evaluation, overflowing
+from explorer.evaluation.steady import SteadyState
 from explorer.reports import numbers
+from schedules.steady import Asynchrony
 
 MANY = 24
 """Devices up to which a table shows them all."""
@@ -68,6 +70,8 @@ def _totals(result: Evaluation) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
+    if result.steady is not None and result.asynchrony is not None:
+        _add_steady_state(table, result, result.steady, result.asynchrony)
     table.add_row("longest device span", numbers.time(result.longest_device_span, unit))
     if result.bound is not None:
         bound = numbers.time(result.problem.time.value(result.bound.ticks), unit)
@@ -85,6 +89,18 @@ def _totals(result: Evaluation) -> Table:
         verdict = "fits" if result.fits_memory else "does not fit"
         table.add_row("memory limit", Text(f"{limit.text}: {verdict}", "green" if result.fits_memory else "bold red"))
     return table
+
+
+def _add_steady_state(table: Table, result: Evaluation, steady: SteadyState, rule: Asynchrony) -> None:
+    unit = result.problem.time.unit
+    table.add_row("steady state", f"one microbatch every {numbers.time(steady.period, unit)}, for ever; {rule.remark}")
+    table.add_row("update of the weights", f"every {rule.update_every} microbatches")
+    table.add_row("weight versions", ", ".join(map(str, rule.weight_versions)))
+    table.add_row("staleness in updates", ", ".join(map(_range, rule.staleness)))
+
+
+def _range(ends: tuple[int, int]) -> str:
+    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}"
 
 
 def devices(result: Evaluation) -> Table:
@@ -121,21 +137,35 @@ def cautions(said: Iterable[str]) -> list[Text]:
 
 def comparison(result: Comparison) -> RenderableType:
     """All schedules side by side, the fastest execution first, with their places at each level."""
+    parts: list[RenderableType] = []
+    if result.rows:
+        parts += [_synchronous(result), *_changes(result)]
+    if result.asynchronous:
+        parts.append(_asynchronous(result))
+    if result.inapplicable:
+        parts.append(Text("Not for this problem:", "dim"))
+        parts += [Text(f"  {name}: {why}", "dim") for name, why in result.inapplicable.items()]
+    return Group(*parts, *cautions(_shared_cautions(result)))
+
+
+def _title(row: Evaluation) -> str:
+    parameters, communication = row.parameters, row.problem.communication
+    return f"{parameters['devices']} devices, {parameters['microbatches']} microbatches, communication {communication}"
+
+
+def _synchronous(result: Comparison) -> Table:
     first = result.rows[0]
     unit = first.problem.time.unit
-    in_bytes = first.problem.bytes is not None
     table = Table(
-        title=f"{first.parameters['devices']} devices, {first.parameters['microbatches']} microbatches, "
-        f"communication {first.problem.communication}",
+        title=_title(first),
         title_justify="left",
         caption="A place in brackets: the level's rank by makespan. ▲ better and ▼ worse than at the level before.",
         caption_justify="left",
     )
     table.add_column("schedule", overflow="fold")
-    for column in ("makespan", "against the best", "bubble: formula", "table", "execution"):
+    for column in ("makespan", "against the best", "bubble: formula", "table", "execution", "peak activations"):
         table.add_column(column, justify="right")
-    table.add_column("peak activations", justify="right")
-    table.add_column("peak memory" if in_bytes else "share of the model", justify="right")
+    table.add_column("share of the model" if first.problem.bytes is None else "peak memory", justify="right")
     limited = first.problem.memory_limit is not None or first.problem.device_memory is not None
     if limited:
         table.add_column("fits")
@@ -148,29 +178,58 @@ def comparison(result: Comparison) -> RenderableType:
             numbers.percent(row.makespan / first.makespan - 1 if first.makespan else None),
             *(_bubble(row, level, ranks[level], moves.get(level, {})) for level in LEVELS),
             numbers.plain(max(device.peak_activations for device in row.devices)),
-            numbers.size(max(device.peak_memory or 0 for device in row.devices))
-            if in_bytes
-            else numbers.percent(max(device.resident_share for device in row.devices)),
+            _memory(row),
         ]
         if limited:
             cells.append(Text("yes", "green") if row.fits_memory else Text("no", "red"))
         table.add_row(*cells)
-    parts: list[RenderableType] = [table, *_changes(result)]
-    if result.inapplicable:
-        parts.append(Text("Not for this problem:", "dim"))
-        parts += [Text(f"  {name}: {why}", "dim") for name, why in result.inapplicable.items()]
-    parts += cautions(_shared_cautions(result))
-    return Group(*parts)
+    return table
+
+
+def _memory(row: Evaluation) -> str:
+    """The most bytes on a device where costs are modelled, else the largest share of the model."""
+    if row.problem.bytes is None:
+        return numbers.percent(max(device.resident_share for device in row.devices))
+    return numbers.size(max(device.peak_memory or 0 for device in row.devices))
+
+
+def _asynchronous(result: Comparison) -> Table:
+    """Schedules without a flush, by throughput; the best schedule with one stands below for comparison."""
+    rows = list(result.asynchronous)
+    unit = rows[0].problem.time.unit
+    table = Table(
+        title="Without a flush, in the steady state" + ("" if result.rows else f": {_title(rows[0])}"),
+        title_justify="left",
+    )
+    table.add_column("schedule", overflow="fold")
+    for column in ("microbatches per " + ("s" if unit == "s" else "unit of time"), "time per microbatch"):
+        table.add_column(column, justify="right")
+    memory = "share of the model" if rows[0].problem.bytes is None else "peak memory"
+    for column in ("weight versions", "staleness", "peak activations", memory):
+        table.add_column(column, justify="right")
+    for row in [*rows, *result.rows[:1]]:
+        rate, rule = row.throughput, row.asynchrony
+        table.add_row(
+            row.name if rule else f"{row.name} (with its flush)",
+            numbers.plain(rate, 4),
+            numbers.time(1 / rate if rate else None, unit),
+            str(max(rule.weight_versions)) if rule else "1",
+            _range((min(min(s) for s in rule.staleness), max(max(s) for s in rule.staleness))) if rule else "0",
+            numbers.plain(max(device.peak_activations for device in row.devices)),
+            _memory(row),
+            end_section=row is rows[-1],
+        )
+    return table
 
 
 def _shared_cautions(result: Comparison) -> Iterator[str]:
     """Each caution once, with the schedules that it concerns."""
     said: dict[str, list[str]] = {}
-    for row in result.rows:
+    for row in (*result.rows, *result.asynchronous):
         for caution in row.cautions:
             said.setdefault(caution, []).append(row.name)
     for caution, names in said.items():
-        yield caution if len(names) == len(result.rows) else f"{', '.join(names)}: {caution}"
+        yield caution if len(names) == len(result.rows) + len(result.asynchronous) else f"{', '.join(names)}: {caution}"
 
 
 def _bubble(row: Evaluation, level: str, ranks: Mapping[str, int], moves: Mapping[str, tuple[int, int]]) -> Text:
