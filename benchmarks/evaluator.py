@@ -3,14 +3,14 @@
     python benchmarks/evaluator.py [devices] [microbatches]
 
 Prints operations a second and ratios. "evaluate" goes from orders to start times, completeness included; "in all" also builds the
-schedule and the problem. Memory is the growth of the process's peak over the table of orders.
+schedule and the problem.
 """
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -85,20 +85,17 @@ def main() -> None:
     problem = AbstractCosts(forward=Fraction(1)).problem(schedule.placement)
     building = time.perf_counter() - begin
     evaluate(schedule, problem, compile=True)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tracemalloc.start()
     timeline = evaluate(schedule, problem, compile=True)
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    peak = tracemalloc.get_traced_memory()[1] + sum(
+        getattr(schedule, name).nbytes for name in ("stage", "kind", "microbatch", "joined")
+    )
+    tracemalloc.stop()
     ours = best(lambda: evaluate(schedule, problem, compile=True))
     print(f"1f1b, {devices} devices, {microbatches} microbatches: {len(schedule)} ops, makespan {timeline.makespan}")
     print(f"evaluate           {len(schedule) / ours / 1e6:8.2f} M ops/s   ({ours * 1e3:.1f} ms, after warm-up)")
     print(f"in all             {len(schedule) / (ours + building) / 1e6:8.2f} M ops/s   (schedule and problem built)")
-    columns = [getattr(timeline, name) for name in ("start", "end", "free", "sent", "released", "arrival")]
-    table = [getattr(schedule, name) for name in ("stage", "kind", "microbatch", "joined")]
-    held = sum(array.nbytes for array in columns + table)
-    print(
-        f"memory             {held / len(schedule):8.1f} bytes an op held; peak grew by {grown / len(schedule):.1f} in a second run"
-    )
-
+    print(f"memory             {peak / len(schedule):8.1f} bytes an op at the peak, the schedule's table included")
     small = schedules.find("1f1b")(devices, max(microbatches // 16, 1))
     costs = AbstractCosts(forward=Fraction(1)).problem(small.placement)
     base = best(lambda: evaluate(small, costs, compile=True))

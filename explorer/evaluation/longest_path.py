@@ -72,6 +72,7 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
     def filled(size: int, value: int) -> Any:
         return np.full(size, value, np.int64) if compile else [value] * size
 
+    products = 4 if bool(((schedule.kind == Kind.I) | (schedule.kind == Kind.W)).any()) else 2
     cursor, made = filled(devices, 0), filled(3, 0)
     outputs = [np.empty(ops, np.int64) if compile else [0] * ops for _ in range(6)]
     loop = compiled() if compile else advance
@@ -85,12 +86,18 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
         problem.launch, problem.posting,
         flat(problem.network.link), len(problem.network.names),
         flat(transfers.delay), flat(transfers.hold), flat(transfers.busy),
-        filled(microbatches * 4 * stages, -1), filled(devices * devices, 0), filled(devices, -1), filled(devices, 0),
+        filled(microbatches * products * stages, -1), filled(devices * devices, 0), filled(devices, -1), filled(devices, 0),
         cursor, filled(devices, 0), made, *outputs,
     )  # fmt: skip
     cells = int(placement.columns.length[placement.columns.route_of].sum())
     stuck = any(cursor[d] < schedule.offsets[d + 1] for d in range(devices))
-    if fault >= 0 or stuck or made[0] != cells or made[1] != cells or made[2] != (schedule.kind == Kind.I).sum():
+    if (
+        fault >= 0
+        or stuck
+        or made[0] != cells
+        or made[1] != cells
+        or (products > 2 and made[2] != (schedule.kind == Kind.I).sum())
+    ):
         schedule.require_complete()
         if fault < 0:
             raise _deadlock(schedule, [int(row) for row in cursor])
