@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -78,7 +79,8 @@ class Cluster:
         self._end()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        context.set_forkserver_preload(["explorer.runtime.worker"])  # torch is imported once, not by every process
         for rank in range(self.devices):
             ours, theirs = context.Pipe()
             process = context.Process(
