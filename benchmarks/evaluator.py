@@ -2,8 +2,8 @@
 
     python benchmarks/evaluator.py [devices] [microbatches]
 
-Prints operations a second and ratios. "evaluate" goes from orders to start times, completeness included; "in all" also builds the
-schedule and the problem.
+Prints operations a second and ratios. "evaluate" goes from orders to start times, completeness included; "in all" also
+builds the schedule and the problem.
 """
 
 from __future__ import annotations

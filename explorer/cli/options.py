@@ -31,11 +31,11 @@ class ProblemOptions:
     """What is run, and what it costs; text as given, None where not given."""
 
     devices: Annotated[
-        int | None, _option("--devices", "-D", help="Number of devices [8, or the file's].", panel=_SIZE)
+        int | None, _option("--devices", "-D", help="Number of devices (default: 8, or the file's).", panel=_SIZE)
     ] = None
     microbatches: Annotated[
         int | None,
-        _option("--microbatches", "-M", help="Number of microbatches [8, or the file's].", panel=_SIZE),
+        _option("--microbatches", "-M", help="Number of microbatches (default: 8, or the file's).", panel=_SIZE),
     ] = None
     chunks: Annotated[
         int | None, _option("--chunks", help="Chunks a device (interleaved schedules).", panel=_SCHEDULE)
@@ -60,25 +60,27 @@ class ProblemOptions:
         bool, _option("--fused-backward", help="Run every I with its W as one B.", panel=_SCHEDULE)
     ] = False
     forward: Annotated[
-        str | None, _option("--forward", help="Time of a forward, such as 1 or 1.1ms [1].", panel=_ABSTRACT)
+        str | None, _option("--forward", help="Time of a forward, such as 1 or 1.1ms (default: 1).", panel=_ABSTRACT)
     ] = None
     backward: Annotated[
-        str | None, _option("--backward", help="Time of a full backward [2 forwards].", panel=_ABSTRACT)
+        str | None, _option("--backward", help="Time of a full backward (default: 2 forwards).", panel=_ABSTRACT)
     ] = None
     input_grad: Annotated[
         str | None,
-        _option("--input-grad", help="Time of an input gradient [half a backward].", panel=_ABSTRACT),
+        _option("--input-grad", help="Time of an input gradient (default: half a backward).", panel=_ABSTRACT),
     ] = None
     weight_grad: Annotated[
         str | None,
-        _option("--weight-grad", help="Time of a weight gradient [half a backward].", panel=_ABSTRACT),
+        _option("--weight-grad", help="Time of a weight gradient (default: half a backward).", panel=_ABSTRACT),
     ] = None
     comm_time: Annotated[
-        str | None, _option("--comm-time", help="Time of one transfer between devices [0].", panel=_ABSTRACT)
+        str | None, _option("--comm-time", help="Time of one transfer between devices (default: 0).", panel=_ABSTRACT)
     ] = None
     sync_time: Annotated[
         str | None,
-        _option("--sync-time", help="Time to all-reduce one device's share of the gradients [0].", panel=_ABSTRACT),
+        _option(
+            "--sync-time", help="Time to all-reduce one device's share of the gradients (default: 0).", panel=_ABSTRACT
+        ),
     ] = None
     per_stage: Annotated[
         bool,
@@ -97,10 +99,10 @@ class ProblemOptions:
         _option("--memory-factors", help="Relative activation memory of each stage.", panel=_ABSTRACT),
     ] = None
     system: Annotated[
-        str | None, _option("--system", help="System, by name or TOML file [paper-h100].", panel=_MODELLED)
+        str | None, _option("--system", help="System, by name or TOML file (default: paper-h100).", panel=_MODELLED)
     ] = None
     model: Annotated[
-        str | None, _option("--model", help="Model, by name or TOML file [paper-128x4096].", panel=_MODELLED)
+        str | None, _option("--model", help="Model, by name or TOML file (default: paper-128x4096).", panel=_MODELLED)
     ] = None
     embeddings: Annotated[
         bool,
@@ -114,11 +116,11 @@ class ProblemOptions:
     ] = False
     overlap_factor: Annotated[
         str | None,
-        _option("--overlap-factor", help="Time of an overlapped F&B, as a fraction of F + B [1].", panel=_RUN),
+        _option("--overlap-factor", help="Time of an overlapped F&B, as a fraction of F + B (default: 1).", panel=_RUN),
     ] = None
     freed_at_input_grad: Annotated[
         str | None,
-        _option("--freed-at-input-grad", help="Share of an activation that I frees [0].", panel=_RUN),
+        _option("--freed-at-input-grad", help="Share of an activation that I frees (default: 0).", panel=_RUN),
     ] = None
     mem_limit: Annotated[
         str | None,
@@ -128,7 +130,9 @@ class ProblemOptions:
             panel=_RUN,
         ),
     ] = None
-    engine: Annotated[str, _option("--engine", help="auto, longest-path or cp-sat [auto].", panel=_RUN)] = "auto"
+    engine: Annotated[str, _option("--engine", help="auto, longest-path or cp-sat (default: auto).", panel=_RUN)] = (
+        "auto"
+    )
 
     @property
     def split(self) -> str | None:

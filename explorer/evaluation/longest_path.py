@@ -86,8 +86,8 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
         problem.launch, problem.posting,
         flat(problem.network.link), len(problem.network.names),
         flat(transfers.delay), flat(transfers.hold), flat(transfers.busy),
-        filled(microbatches * products * stages, -1), filled(devices * devices, 0), filled(devices, -1), filled(devices, 0),
-        cursor, filled(devices, 0), made, *outputs,
+        filled(microbatches * products * stages, -1), filled(devices * devices, 0), filled(devices, -1),
+        filled(devices, 0), cursor, filled(devices, 0), made, *outputs,
     )  # fmt: skip
     cells = int(placement.columns.length[placement.columns.route_of].sum())
     stuck = any(cursor[d] < schedule.offsets[d + 1] for d in range(devices))

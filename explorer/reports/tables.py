@@ -162,8 +162,8 @@ def _synchronous(result: Comparison) -> Table:
         caption="A place in brackets: the level's rank by makespan. ▲ better and ▼ worse than at the level before.",
         caption_justify="left",
     )
-    table.add_column("schedule", overflow="fold")
-    for column in ("makespan", "against the best", "bubble: formula", "table", "execution", "peak activations"):
+    table.add_column("schedule", no_wrap=True)
+    for column in ("makespan", "over the best", "bubble: formula", "table", "execution", "peak activations"):
         table.add_column(column, justify="right")
     table.add_column("share of the model" if first.problem.bytes is None else "peak memory", justify="right")
     limited = first.problem.memory_limit is not None or first.problem.device_memory is not None
@@ -201,7 +201,7 @@ def _asynchronous(result: Comparison) -> Table:
         title="Without a flush, in the steady state" + ("" if result.rows else f": {_title(rows[0])}"),
         title_justify="left",
     )
-    table.add_column("schedule", overflow="fold")
+    table.add_column("schedule", no_wrap=True)
     for column in ("microbatches per " + ("s" if unit == "s" else "unit of time"), "time per microbatch"):
         table.add_column(column, justify="right")
     memory = "share of the model" if rows[0].problem.bytes is None else "peak memory"
