@@ -179,11 +179,15 @@ class _Case:
             done[stage] = max(backward[stage] + own, done[stage - 1] if stage else 0)
         return _Path(microbatch, count, forward, backward, done)
 
+    def _gradients(self, stage: int, microbatch: int, variant: Variant) -> int:
+        """From the start of a stage's backward until its last op ends."""
+        ops = [Op(stage, kind, microbatch) for kind in variant]
+        return sum(self.least(op) + self.sending(op) for op in ops[:-1]) + self.least(ops[-1])
+
     def _backward(self, stage: int, microbatch: int, variant: Variant) -> int:
         """From the start of a stage's backward until its device is done with it, and its gradients with their sync."""
-        ops = [Op(stage, kind, microbatch) for kind in variant]
-        until_last = sum(self.least(op) + self.sending(op) for op in ops[:-1]) + self.least(ops[-1])
-        return until_last + max(self.sending(ops[-1]), self.sync(ops[-1]))
+        last = Op(stage, variant[-1], microbatch)
+        return self._gradients(stage, microbatch, variant) + max(self.sending(last), self.sync(last))
 
     def on(self, device: int, chunk: int | None = None) -> list[Place]:
         """What runs on a device, of one chunk or of all."""
@@ -216,15 +220,20 @@ class _Case:
     def tail(self, device: int) -> int:
         """The least time that must pass after the device's last occupancy has let it go: that ends a backward."""
         return min(
-            max(0, self._tail(path, stage, variant) - self._partner(device))
+            max(0, self._tail(path, stage, variant))
             for path, stage in self.on(device)
             for variant in self.variants
             if not self._goes_on_here(path, stage)
         )
 
     def _tail(self, path: _Path, stage: int, variant: Variant) -> int:
+        """From the end of an op's last send.
+
+        In a pair, that of the op that sends last is the one that counts; the synchronisation may then have begun before
+        both sends, and is left out.
+        """
         last = Op(stage, variant[-1], path.microbatch)
-        after_end = self.sync(last)
+        after_end = 0 if self.pairs else self.sync(last)
         if last.kind is Kind.B and stage > 0:
             after_end = max(after_end, self.passing(last) + path.done[stage - 1] - path.backward[stage - 1])
         return after_end - self.sending(last)
@@ -234,19 +243,18 @@ class _Case:
         route = self.costs.placement.route(path.microbatch)
         return any(hop.device == route[stage].device for hop in route[:stage]) and self.split is False
 
-    def _partner(self, device: int) -> int:
-        """How long the sends of the other op of a pair may keep the device after the end of both."""
-        if not self.pairs:
-            return 0
-        ops = [Op(stage, kind, path.microbatch) for path, stage in self.on(device) for kind in (Kind.F, Kind.B)]
-        return max(map(self.sending, ops))
-
     def gradients(self, chunk: int) -> int:
-        """The least time at which a chunk's gradients are there on all its hosts: each host runs all its ops of it."""
+        """The least time at which a chunk's gradients are there on all its hosts.
+
+        Each host runs all its ops of the chunk, and each microbatch alone takes its time to get there and back.
+        """
         ready = 0
         for host in self.costs.placement.hosts[chunk]:
             places = self.on(host, chunk)
             if places:
                 head = min(path.forward[stage] for path, stage in places)
                 ready = max(ready, head + self.work(places, sends=False))
+            for path, stage in places:
+                own = min(self._gradients(stage, path.microbatch, variant) for variant in self.variants)
+                ready = max(ready, path.backward[stage] + own)
         return ready

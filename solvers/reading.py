@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from explorer.core.op import Kind, Op, Overlapped
+from explorer.core.op import Overlapped
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Sync, Timeline
 from solvers.model.variables import Model, Task
@@ -17,12 +17,13 @@ Value = Callable[..., int]
 
 
 def chosen_order(model: Model, value: Value) -> Schedule:
-    """The schedule whose devices run their tasks in the order of their starts."""
+    """The schedule whose devices run their tasks in the order of their starts.
 
-    def when(task: Task) -> tuple[int, ...]:
-        # Ops that take no time may start together: in the order of the dependencies, then.
-        op = task.occupancy.ops[0]
-        return value(task.start), task.occupancy.busy, *depth(op)
+    Tasks that start together and take no time stay in the order of the scope's entries, which respects dependencies.
+    """
+
+    def when(task: Task) -> tuple[int, int]:
+        return value(task.start), task.occupancy.busy
 
     return Schedule.from_orders(
         model.scope.placement,
@@ -34,13 +35,6 @@ def chosen_order(model: Model, value: Value) -> Schedule:
             for order in (sorted(tasks, key=when) for tasks in model.tasks)
         ],
     )
-
-
-def depth(op: Op) -> tuple[int, int, int]:
-    """A key that ascends along the dependencies of a microbatch: forwards, then backwards with W behind its I."""
-    if op.kind is Kind.F:
-        return 0, op.stage, 0
-    return 1, -op.stage, int(op.kind is Kind.W)
 
 
 def timeline_of(model: Model, schedule: Schedule, value: Value) -> Timeline:

@@ -37,7 +37,8 @@ class Scope:
     candidates
         The placements to choose from. One, at present: a fixed placement is a scope with one candidate.
     entries
-        For each device, what runs there, overlapped pairs as such. The order in the tuple means nothing.
+        For each device, what runs there, overlapped pairs as such, in an order that respects dependencies. It means
+        nothing, but where ops that take no time start together.
     horizon
         Ticks by which everything is done.
     floor

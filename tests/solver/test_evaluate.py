@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,16 +11,19 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from explorer.core.errors import Deadlock, Disagreement, Inapplicable, Incomplete
 from explorer.core.op import B, F
-from explorer.core.placement import linear, mirrored
+from explorer.core.placement import Hop, Placement, linear, mirrored
 from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Sync, Timeline
 from explorer.evaluation.longest_path import evaluate as longest_path
 from schedules.one_f_one_b import one_f_one_b
-from solvers.model import build, pin_times
+from schedules.registry import NamedSchedule, every
+from solvers.bounds import schedule_bound
+from solvers.model import build, pin_order, pin_times
+from solvers.optimum import waiting_can_help
 from solvers.outcome import Infeasible, Proved
 from solvers.reading import difference
-from solvers.scope import evaluating
+from solvers.scope import Objective, evaluating
 from solvers.solve import confirm, evaluate, solve
 from tests.peers.simulator import columns, read, simulate
 from tests.solver.cases import uniform
@@ -124,6 +128,56 @@ def test_a_transfer_that_dawdles_is_seen() -> None:
         confirm(replace(timeline, **later), problem)
 
 
+def test_a_short_transfer_does_not_pass_a_long_one() -> None:
+    placement = linear(2, 2)
+    schedule = Schedule.from_orders(
+        placement, [[F(0, 0), F(0, 1), B(0, 1), B(0, 0)], [F(1, 1), F(1, 0), B(1, 1), B(1, 0)]]
+    )
+    problem = uniform(placement, mode=LINK)
+    occupancy = np.array([[[9], [9]], [[1], [1]]], np.int64)
+    problem = replace(
+        problem,
+        durations=np.tile(problem.durations, (2, 1, 1)),
+        profile_of=np.array([0, 1]),
+        network=replace(problem.network, occupancy=occupancy),
+        stash=replace(problem.stash, **{k: np.ones((2, 2), np.int64) for k in ("held", "freed_at_input")}),
+    )
+    timeline = evaluate(schedule, problem)
+    assert timeline.sent[:2].tolist() == [1, 10]
+    assert difference(timeline, longest_path(schedule, problem)) is None
+
+
+def test_of_two_that_are_ready_together_the_lower_device_is_served_first() -> None:
+    placement = mirrored(2, 2)
+    schedule = Schedule.from_orders(
+        placement, [[F(0, 0), F(1, 1), B(1, 1), B(0, 0)], [F(0, 1), F(1, 0), B(1, 0), B(0, 1)]]
+    )
+    problem = uniform(placement, mode=LINK, occupancy=2, shared=(("bus", frozenset({(0, 1), (1, 0)})),))
+    for first, expected in ((0, Proved), (1, Infeasible)):
+        model = build(problem, evaluating(schedule, problem))
+        for m in (0, 1):
+            model.cp.add(model.task_of[F(0, m)].start == 0)
+            model.cp.add(model.transfers[F(0, m)].sent == (1 if m == first else 3))
+        assert isinstance(solve(model), expected)
+
+
+@pytest.mark.parametrize(("ready", "first"), [((3, 3), 0), ((3, 4), 0), ((4, 3), 1)])
+def test_synchronisations_are_served_as_they_are_ready(ready: tuple[int, int], first: int) -> None:
+    # Each chunk has its microbatch on a device of its own, and a replica that none visits: both can end when we like.
+    placement = Placement(
+        tuple((Hop(chunk, device),) for chunk in (0, 1) for device in (0, 1)), (0, 3), (Fraction(1), Fraction(1))
+    )
+    problem = uniform(placement, sync=5)
+    schedule = Schedule.from_orders(placement, [[F(0, 0), B(0, 0)], [F(0, 1), B(0, 1)]])
+    for chosen in (0, 1):
+        model = build(problem, evaluating(schedule, problem))
+        for m in (0, 1):
+            model.cp.add(model.task_of[B(0, m)].end == ready[m])
+        model.cp.add(model.syncs[chosen].start == ready[chosen])
+        model.cp.add(model.syncs[1 - chosen].start == ready[chosen] + 5)
+        assert isinstance(solve(model), Proved if chosen == first else Infeasible)
+
+
 def test_a_deadlock_is_named_and_gaps_are_refused() -> None:
     placement = linear(2, 1)
     problem = uniform(placement)
@@ -143,10 +197,6 @@ def test_links_of_several_senders_are_not_evaluated() -> None:
 @settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much])
 @given(instances())
 def test_the_least_makespan_of_an_order_is_its_earliest_one(instance: Instance) -> None:
-    from solvers.model import pin_order
-    from solvers.optimum import waiting_can_help
-    from solvers.scope import Objective
-
     schedule, problem = instance
     assume(not waiting_can_help(problem, schedule.placement, Objective.MAKESPAN))
     model = build(problem, evaluating(schedule, problem))
@@ -163,3 +213,13 @@ def test_thousands_of_ops_are_confirmed() -> None:
     confirm(timeline, problem)
     with pytest.raises(Disagreement):
         confirm(shifted(timeline, 700, 1), problem)
+
+
+@pytest.mark.parametrize("named", every(), ids=lambda named: named.name)
+def test_named_schedules_are_confirmed_and_proved(named: NamedSchedule) -> None:
+    schedule = named(4, 8)
+    problem = uniform(schedule.placement, (2, 2, 2, 4), LINK, latency=1, occupancy=1, sync=3, launch=1, posting=1)
+    timeline = longest_path(schedule, problem)
+    confirm(timeline, problem)
+    assert difference(evaluate(schedule, problem), timeline) is None
+    assert schedule_bound(problem, schedule).ticks <= timeline.makespan

@@ -108,6 +108,16 @@ def test_a_limit_below_one_microbatch_is_refused_with_its_device() -> None:
     assert isinstance(solve(model), Infeasible)
 
 
+@pytest.mark.parametrize("placement", [linear(2, 1), loop(1, 2, 2), vee(2, 2)], ids=["linear", "loop", "vee"])
+@pytest.mark.parametrize("posting", [0, 1])
+def test_ops_that_take_no_time_keep_their_order(placement: Placement, posting: int) -> None:
+    problem = uniform(placement, (0, 0, 0, 0), posting=posting)
+    for objective in Objective:
+        outcome = optimum(problem, placement, split=True, objective=objective)
+        assert isinstance(outcome, Proved | Found)
+        assert verify(outcome.timeline, problem) == []
+
+
 def test_a_seed_that_meets_the_bound_needs_no_search() -> None:
     schedule = one_f_one_b(4, 8)
     problem = uniform(schedule.placement)
