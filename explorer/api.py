@@ -90,6 +90,7 @@ def evaluate(
         schedule = subject if isinstance(subject, Schedule) else load(Path(subject))
         name, shown = (subject if isinstance(subject, str) else "schedule"), {}
         _require_sizes(schedule, devices, microbatches)
+    as_built = len(schedule)
     if backward:
         schedule = schedule.with_split_backward() if backward == "split" else schedule.with_fused_backward()
     problem = costs.problem(schedule.placement)
@@ -101,7 +102,7 @@ def evaluate(
         {"devices": schedule.devices, "microbatches": schedule.microbatches, **shown},
         timeline,
         problem,
-        _formula(named, case, schedule, backward),
+        _formula(named, case, changed=len(schedule) != as_built),
         engine=used,
         confirmed_by=confirmed_by,
         bound=_bound(schedule, problem),
@@ -259,11 +260,11 @@ def _require_memory(devices: int, microbatches: int, options: Mapping[str, objec
         )
 
 
-def _formula(named: NamedSchedule | None, case: Case, schedule: Schedule, backward: str | None) -> Formula:
+def _formula(named: NamedSchedule | None, case: Case, *, changed: bool) -> Formula:
     if named is None:
         return Formula.inapplicable("a schedule from a file has no closed form")
-    if backward == "split" and not named(schedule.devices, schedule.microbatches).splits_backward:
-        return Formula.inapplicable("the closed form is that of the fused backward")
+    if changed:
+        return Formula.inapplicable("the closed form is that of the schedule's own backward, whole or split")
     return named.formula(case)
 
 

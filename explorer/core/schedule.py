@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.core.errors import Incomplete, UsageError
+from explorer.core.errors import Inapplicable, Incomplete, UsageError
 from explorer.core.op import KINDS, Entry, Kind, Op, Overlapped
 from explorer.core.placement import IntArray, Placement
 
@@ -241,14 +241,19 @@ class Schedule:
     def with_split_backward(self) -> Schedule:
         """Every B replaced by I, then W at once; overlapped pairs keep their whole backward as one occupancy's op."""
         fused = (self.kind == Kind.B) & ~self._paired()
-        return self._resized(np.where(fused, 2, 1), fused)
+        copies = np.where(fused, 2, 1)
+        ends = np.cumsum(copies)
+        kind = np.repeat(np.where(fused, np.int8(Kind.I), self.kind), copies)
+        kind[ends[fused] - 1] = Kind.W
+        stage, microbatch, joined = (np.repeat(c, copies) for c in (self.stage, self.microbatch, self.joined))
+        return Schedule(self.placement, np.concatenate(([0], ends))[self.offsets], stage, kind, microbatch, joined)
 
     def with_fused_backward(self) -> Schedule:
         """Every I that is followed at once by its own W replaced by B.
 
         Raises
         ------
-        Incomplete
+        Inapplicable
             If some W comes later than right after its I, or one of the two overlaps: fusing would change the order.
         """
         if not self.splits_backward:
@@ -262,7 +267,7 @@ class Schedule:
         )  # fmt: skip
         if (self.kind == Kind.I).sum() != pair.sum():
             row = int(np.flatnonzero((self.kind == Kind.I) & ~pair)[0])
-            raise Incomplete(
+            raise Inapplicable(
                 f"device {self.device[row]} does not run the W of {self.op(row)} right after it on its own, so the "
                 "backward cannot be fused without changing the order"
             )
@@ -275,13 +280,3 @@ class Schedule:
         """(ops,) Whether a row is part of an overlapped pair."""
         following: NDArray[np.bool_] = np.append(self.joined[1:], False)
         return np.logical_or(self.joined, following)
-
-    def _resized(self, copies: IntArray, split: NDArray[np.bool_]) -> Schedule:
-        kind = np.repeat(np.where(split, np.int8(Kind.I), self.kind), copies)
-        ends = np.cumsum(copies)
-        kind[ends[split] - 1] = Kind.W
-        offsets = np.concatenate(([0], ends))[self.offsets]
-        return Schedule(
-            self.placement, offsets, np.repeat(self.stage, copies), kind, np.repeat(self.microbatch, copies),
-            np.repeat(self.joined, copies),
-        )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.core.errors import Incomplete, UsageError
+from explorer.core.errors import Inapplicable, Incomplete, UsageError
 from explorer.core.op import B, Entry, F, I, Kind, Op, Overlapped, W
 from explorer.core.placement import Hop, Placement, linear, vee
 from explorer.core.schedule import Schedule
@@ -225,7 +225,7 @@ def test_splitting_and_fusing_are_inverse(data: st.DataObject) -> None:
 def test_backwards_that_cannot_be_fused(order: list[Entry]) -> None:
     schedule = Schedule.from_orders(linear(1, 2), [order])
     schedule.require_complete()
-    with pytest.raises(Incomplete, match="device 0 does not run the W of 0I0 right after it"):
+    with pytest.raises(Inapplicable, match="device 0 does not run the W of 0I0 right after it"):
         schedule.with_fused_backward()
 
 
