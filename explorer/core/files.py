@@ -33,7 +33,18 @@ def read_text(path: Path) -> str:
 
 
 def write_text(path: Path, parts: Iterable[str]) -> None:
-    """Write a file whole or not at all, replacing what was there.
+    """Write a file whole or not at all, replacing what was there; the text is never held as a whole.
+
+    Raises
+    ------
+    UsageError
+        If the folder does not exist or cannot be written.
+    """
+    write_bytes(path, (part.encode() for part in parts))
+
+
+def write_bytes(path: Path, parts: Iterable[bytes]) -> None:
+    """The same for what is no text.
 
     Raises
     ------
@@ -47,7 +58,7 @@ def write_text(path: Path, parts: Iterable[str]) -> None:
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
     try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123 - a handle, not a path
+        with open(handle, "wb") as stream:  # noqa: PTH123 - a handle, not a path
             stream.writelines(parts)
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)

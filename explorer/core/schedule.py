@@ -245,8 +245,9 @@ class Schedule:
         ends = np.cumsum(copies)
         kind = np.repeat(np.where(fused, np.int8(Kind.I), self.kind), copies)
         kind[ends[fused] - 1] = Kind.W
-        stage, microbatch, joined = (np.repeat(c, copies) for c in (self.stage, self.microbatch, self.joined))
-        return Schedule(self.placement, np.concatenate(([0], ends))[self.offsets], stage, kind, microbatch, joined)
+        offsets = np.concatenate(([0], ends))[self.offsets]
+        stage, microbatch = np.repeat(self.stage, copies), np.repeat(self.microbatch, copies)
+        return Schedule(self.placement, offsets, stage, kind, microbatch, np.repeat(self.joined, copies))
 
     def with_fused_backward(self) -> Schedule:
         """Every I that is followed at once by its own W replaced by B.

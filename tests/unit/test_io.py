@@ -8,11 +8,11 @@ import pytest
 import schedules
 from explorer import api
 from explorer.core.errors import Inapplicable, Malformed, UsageError
+from explorer.core.files import write_text
 from explorer.core.op import B, F, Overlapped
 from explorer.core.placement import Hop, Placement, along
 from explorer.core.schedule import Schedule
 from explorer.io import native, table
-from explorer.core.files import write_text
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_truncated_file_is_named_with_line_and_column(tmp_path) -> None:
 def test_files_that_are_no_schedules(tmp_path) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         api.load(tmp_path / "missing.json")
-    with pytest.raises(UsageError, match="read from .json and .csv files, not .txt"):
+    with pytest.raises(UsageError, match=r"read from \.json and \.csv files, not \.txt"):
         api.load(tmp_path / "x.txt")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(UsageError, match="is a folder"):

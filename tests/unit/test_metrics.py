@@ -11,6 +11,7 @@ way in [1, 2).
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_critical_path_has_no_gap(mode: str, comm_time: int, compute: int, commu
     path = critical_path(timeline, problem)
     assert path[0].start == 0
     assert path[-1].end == timeline.makespan
-    assert all(before.end == after.start for before, after in zip(path, path[1:], strict=False))
+    assert all(before.end == after.start for before, after in pairwise(path))
     parts = split(path, problem)
     assert (parts[Part.COMPUTE], parts[Part.COMMUNICATION]) == (compute, communication)
 
