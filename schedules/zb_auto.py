@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Callable, Iterator
+from itertools import islice, product
 from typing import Literal
 
 from explorer.core.errors import UsageError
 from explorer.core.op import Kind, Op
 from explorer.core.placement import linear
 from explorer.core.schedule import Schedule
-from schedules.planning import NEVER, Costs, Plan, Policy, follow, replay
+from schedules.planning import Costs, Plan, Policy, follow, replay
 from schedules.registry import Recipe, named
 from schedules.zb_h1 import late_weights
 
-EFFORT = 1_000_000
-"""How many op starts are simulated before the search ends: two or three seconds."""
+EFFORT = 600_000
+"""How many op starts are simulated before the search ends: one or two seconds."""
 
-HALVINGS = 10
+HALVINGS = 8
 """How often the idle budget of one policy is halved."""
 
 
@@ -64,7 +64,7 @@ def zb_auto(
 
     floor = costs.least_makespan if objective == "makespan" else max(costs.work)
     best: Plan | None = None
-    for plan in _plans(costs):
+    for plan in islice(_plans(costs, merit), max(1, EFFORT // (3 * devices * microbatches))):
         if best is None or merit(plan) < merit(best):
             best = plan
         if merit(best)[0] == floor:
@@ -81,8 +81,8 @@ def _numbered(stage: int, kinds: list[Kind]) -> Iterator[Op]:
         counts[kind] += 1
 
 
-def _plans(costs: Costs) -> Iterator[Plan]:
-    """Known orders that fit the memory, then for each policy its plans as the idle budget is halved in on the best."""
+def _plans(costs: Costs, merit: Callable[[Plan], tuple[int, int]]) -> Iterator[Plan]:
+    """Known orders that fit the memory, then policies that never wait, then what waiting makes of them, best first."""
     for factor in (1, 2):
         orders = [
             [op.kind for op in late_weights(d, costs.microbatches, factor * (costs.devices - d - 1), factor * d)]
@@ -90,19 +90,36 @@ def _plans(costs: Costs) -> Iterator[Plan]:
         ]
         if costs.fits(orders):
             yield replay(costs, orders)
-    left = EFFORT
-    ahead = [costs.devices - d for d in range(costs.devices)]
-    caps = ([2 * a for a in ahead], [2 * a - 1 for a in ahead], ahead, [costs.microbatches] * costs.devices)
-    for in_flight, patient, late in product(caps, (True, False), (True, False)):
-        short, enough, budget = 0, NEVER, 0
-        for _ in range(HALVINGS):
-            plan = follow(costs, Policy(tuple(in_flight), patient, late, budget))
-            yield plan
-            left -= 3 * costs.devices * costs.microbatches
-            if left < 0:
-                return
-            enough = min(enough, plan.idle)
-            short = budget if plan.idle > budget else short
-            if (short + enough) // 2 == budget:
-                break
-            budget = (short + enough) // 2
+    hasty = []
+    for in_flight in _caps(costs):
+        plan = follow(costs, Policy(in_flight, patient=False, late=False, budget=0))
+        yield plan
+        hasty.append((merit(plan), in_flight, plan.idle))
+    for (_, in_flight, idle), patient, late in product(sorted(hasty), (True, False), (True, False)):
+        yield from _waiting(costs, Policy(in_flight, patient, late, budget=0), idle)
+
+
+def _caps(costs: Costs) -> list[tuple[int, ...]]:
+    """How many forwards may be under way: as many as fill the first round trip, as in ZB-H1 and ZB-H2, or all."""
+    first = range(costs.devices)
+    trip = [0] * costs.devices
+    for d in reversed(first[:-1]):
+        forward = costs.duration[Kind.F][d + 1][0] + costs.delay[Kind.F][d][0]
+        trip[d] = trip[d + 1] + forward + costs.duration[Kind.I][d + 1][0] + costs.delay[Kind.I][d + 1][0]
+    fill = [1 + trip[d] // max(1, costs.duration[Kind.F][d][0]) for d in first]
+    ahead = [costs.devices - d for d in first]
+    caps = (fill, [n + 1 for n in fill], [2 * n for n in ahead], [2 * n - 1 for n in ahead], ahead)
+    return list(dict.fromkeys([*map(tuple, caps), (costs.microbatches,) * costs.devices]))
+
+
+def _waiting(costs: Costs, policy: Policy, idle: int) -> Iterator[Plan]:
+    """Search for the least budget for waiting that suffices, from the idle time of a policy that never waits."""
+    short, enough = 0, idle
+    for _ in range(HALVINGS):
+        budget = (short + enough) // 2
+        plan = follow(costs, policy._replace(budget=budget))
+        yield plan
+        enough = min(enough, plan.idle)
+        short = budget if plan.idle > budget else short
+        if (short + enough) // 2 == budget:
+            break
