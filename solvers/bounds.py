@@ -68,7 +68,7 @@ def simple_bounds(
         if case.on(device):
             head, tail = case.head(device), case.tail(device)
             work = case.work(case.on(device), sends=True)
-            around = f", {head} before and {tail} after it" if head or tail else ""
+            around = ", with what must precede and follow it" if head or tail else ""
             bounds.append(Bound(head + work + tail, f"work of device {device}{around}"))
         syncs = [chunk for chunk in chunks if chunk in owed]
         if syncs:

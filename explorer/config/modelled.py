@@ -122,7 +122,9 @@ class ModelledCosts:
         return chunks
 
     def _bytes(self, placement: Placement, chunks: list[BlockCosts]) -> Stash:
-        resident = sum(chunk.static * len(hosts) for chunk, hosts in zip(chunks, placement.hosts, strict=True))
+        resident = sum(
+            (chunk.static + chunk.weights) * len(hosts) for chunk, hosts in zip(chunks, placement.hosts, strict=True)
+        )
         stashed = sum(chunk.activation for chunk in chunks) * placement.microbatches
         if resident + stashed > UNLIMITED:
             raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
