@@ -119,6 +119,7 @@ def _run(program: list[str], lanes: tuple[Lane, Lane]) -> Iterator[Entry]:
 
 @dualpipe.closed_form
 def _formula(case: Case) -> Formula:
+    """Bubble (D/2-1)(F&B + B - 3W) beside the middle devices' work, for F = I >= W; D+1 activations everywhere."""
     return overlapped_formula(case, case.devices // 2, case.microbatches // 2, Fraction(1))
 
 

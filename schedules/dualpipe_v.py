@@ -47,4 +47,5 @@ def dualpipe_v(devices: int, microbatches: int) -> Schedule:
 
 @dualpipe_v.closed_form
 def _formula(case: Case) -> Formula:
+    """Bubble (D-1)(F&B + B - 3W)/2 beside the last device's work, for F = I >= W; D+1/2 activations everywhere."""
     return overlapped_formula(case, case.devices, case.microbatches, Fraction(1, 2))

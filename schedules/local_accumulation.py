@@ -51,6 +51,7 @@ def _asynchrony(case: Case) -> Asynchrony:
 
 @local_accumulation.closed_form
 def _formula(case: Case) -> Formula:
+    """Device s holds D-s activations."""
     return endless(case)
 
 

@@ -56,6 +56,7 @@ def _asynchrony(case: Case) -> Asynchrony:
 
 @pipedream_2bw.closed_form
 def _formula(case: Case) -> Formula:
+    """Device s holds D-s activations."""
     return endless(case)
 
 

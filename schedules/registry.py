@@ -100,6 +100,11 @@ class NamedSchedule:
             return Formula.inapplicable("no closed form is known")
         return self._formula(self._filled(case))
 
+    @property
+    def closed_form_text(self) -> str:
+        """What the closed form says, in words; empty where there is none."""
+        return inspect.getdoc(self._formula) or "" if self._formula else ""
+
     def cautions(self, case: Case) -> tuple[str, ...]:
         """Warnings for this case: none, or one sentence."""
         said = self._caution and self._caution(self._filled(case))

@@ -11,7 +11,7 @@ from schedules.v_min import block_formula
 
 @named(
     "v-half",
-    summary="V placement with half of 1F1B's memory and about half of its bubble",
+    summary="V placement with half of 1F1B's memory and about half of its bubble at equal costs",
     source="pipeline parallelism with controllable memory, arXiv:2405.15362",
 )
 def v_half(devices: int, microbatches: int) -> Schedule:

@@ -12,7 +12,7 @@ from schedules.registry import named
 
 @named(
     "v-min",
-    summary="V placement with the least memory, about a third of 1F1B's, for a bubble about as large",
+    summary="V placement with about a third of 1F1B's memory and two thirds of its bubble at equal costs",
     source="pipeline parallelism with controllable memory, arXiv:2405.15362",
 )
 def v_min(devices: int, microbatches: int) -> Schedule:
