@@ -80,7 +80,7 @@ class NamedSchedule:
         Inapplicable
             If the schedule does not exist for these sizes; the message says which would do.
         UsageError
-            If it has no such option.
+            If it has no such option, or the option cannot have that value.
         """
         for what, size in zip(_SIZES, (devices, microbatches), strict=True):
             if size < 1:
@@ -90,9 +90,17 @@ class NamedSchedule:
             if option not in known:
                 hint = nearest(option, known) if known else "it has none"
                 raise UsageError(f"{self.name} has no option {option!r}; {hint}")
+            self._require_type(option, options[option])
         if self.plans_with_costs:
             options["recipe"] = recipe
         return self.build(devices, microbatches, **options)
+
+    def _require_type(self, option: str, value: object) -> None:
+        """Refuse what an option that counts cannot be; other types are the schedule's own matter."""
+        annotation = str(inspect.signature(self.build).parameters[option].annotation)
+        optional = annotation == "int | None"
+        if (annotation == "int" or (optional and value is not None)) and type(value) is not int:
+            raise UsageError(f"option {option} of {self.name} must be a whole number, got {value!r}")
 
     def formula(self, case: Case) -> Formula:
         """Level one for this case."""

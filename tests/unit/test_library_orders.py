@@ -6,7 +6,7 @@ import pytest
 
 import schedules
 from explorer.config.recipe import AbstractCosts
-from explorer.core.errors import Inapplicable
+from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.schedule import Schedule
 from explorer.evaluation.longest_path import evaluate
 
@@ -99,3 +99,17 @@ def test_zb_h1_runs_forwards_and_input_gradients_as_1f1b_does() -> None:
         for microbatches in range(1, 4 * devices):
             one_f_one_b = schedules.find("1f1b")(devices, microbatches).with_split_backward()
             assert without_weights(schedules.find("zb-h1")(devices, microbatches)) == without_weights(one_f_one_b)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("interleaved-1f1b", "group", "four"),
+        ("interleaved-1f1b", "chunks", None),
+        ("interleaved-1f1b", "chunks", True),
+        ("pipedream-2bw", "accumulate", 4.5),
+    ],
+)
+def test_an_option_that_counts_takes_whole_numbers(name: str, option: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"option {option} of {name} must be a whole number, got {value!r}"):
+        schedules.find(name)(4, 8, **{option: value})
