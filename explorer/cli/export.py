@@ -13,29 +13,30 @@ from explorer.core.errors import UsageError
 
 Format = Annotated[
     str | None,
-    typer.Option("--format", help="json or csv; by the file's name if left out.", show_default=False),
+    typer.Option("--format", help="See `explorer list formats`; by the file's name if left out.", show_default=False),
 ]
 
 
 @shares_problem_options
 def export(problem: ProblemOptions, subject: Subject, format: Format = None, output: Output = None) -> None:
-    """Write a schedule as JSON (without loss) or as a table of cells (CSV), to a file or to stdout."""
-    import json
+    """Write a schedule, or its timeline, for other programs: to a file, or to stdout. See `explorer list formats`."""
     import sys
 
-    from explorer.core.files import write_text
-    from explorer.io import native, table
+    from explorer.core.files import write_bytes, write_text
+    from explorer.io import formats
 
-    suffix = format or (Path(output).suffix.lower().lstrip(".") if output else "json")
-    schedule = evaluated(problem, subject).schedule
-    match suffix:
-        case "json":
-            parts = [json.dumps(native.encode(schedule)) + "\n"]
-        case "csv":
-            parts = list(table.write(schedule))
-        case _:
-            raise UsageError(f"no format is called {suffix!r}; known: json, csv")
-    if output is None:
-        sys.stdout.writelines(parts)
-    else:
-        write_text(Path(output), parts)
+    path = None if output is None else Path(output)
+    form = formats.find(format, path)
+    written = form.write(evaluated(problem, subject))
+    match written.parts:
+        case bytes() as data:
+            if path is None:
+                raise UsageError("this format is no text; give --output")
+            write_bytes(path, [data])
+        case parts:
+            if path is None:
+                sys.stdout.writelines(parts)
+            else:
+                write_text(path, parts)
+    for note in written.notes:
+        sys.stderr.write(f"note: {note}\n")

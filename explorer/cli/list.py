@@ -12,10 +12,6 @@ from explorer.core.errors import UsageError, nearest
 What = Annotated[
     str | None, typer.Argument(metavar="[schedules|systems|models|formats]", help="All of them if left out.")
 ]
-FORMATS = {
-    "json": "the project's own: versioned, without loss; read and written",
-    "csv": "a table of cells such as 0F0, one line a device (torch.distributed.pipelining); read and written",
-}
 
 
 def list_(what: What = None, json: Json = False) -> None:
@@ -53,4 +49,6 @@ def _models() -> list[dict[str, Any]]:
 
 
 def _formats() -> list[dict[str, Any]]:
-    return [{"name": name, "summary": summary} for name, summary in FORMATS.items()]
+    from explorer.io.formats import FORMATS
+
+    return [{"name": name, "suffix": form.suffix, "summary": form.summary} for name, form in FORMATS.items()]

@@ -48,6 +48,7 @@ def run(
     """
     from explorer.cli import console
     from explorer.core.units import quantity
+    from explorer.io.formats import require_synchronous
     from explorer.runtime import measure, report
     from explorer.runtime.cluster import require_torch
 
@@ -59,6 +60,7 @@ def run(
     talking = _talking(Path(subject)) if subject.lower().endswith(".csv") else None
     with console.progress(f"running {subject}"):
         result = evaluated(problem, subject)
+        require_synchronous(result)
         measured, notes = measure.run(
             result.schedule,
             result.problem,

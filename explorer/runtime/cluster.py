@@ -79,7 +79,7 @@ class Cluster:
         self._end()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        context: Any = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
         context.set_forkserver_preload(["explorer.runtime.worker"])  # torch is imported once, not by every process
         for rank in range(self.devices):
             ours, theirs = context.Pipe()

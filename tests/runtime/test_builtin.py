@@ -32,12 +32,9 @@ BUILTIN = {
 def _stages(count: int) -> list[SimpleNamespace]:
     """As much of a stage as PyTorch's schedules look at when they are made."""
     return [
-        SimpleNamespace(
-            num_stages=count * D, group_size=D, group_rank=0, is_first=number == 0, is_last=False, stage_index=number * D,
-            has_backward=True, submod=None,
-        )
+        SimpleNamespace(num_stages=count * D, group_size=D, group_rank=0, stage_index=number * D, has_backward=True)
         for number in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def _table(name: str) -> str:
