@@ -14,10 +14,10 @@ from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.memory import fits, peaks
 from solvers.bounds import best_bound, span_bound
 from solvers.model import build
-from solvers.model.memory import limited_stash, room
 from solvers.outcome import Found, Infeasible, Outcome, Proved, Unknown
 from solvers.scope import Objective, searching
 from solvers.solve import solve
+from solvers.space import limited_stash, room
 from solvers.work import all_ops, owed_syncs
 
 
