@@ -8,10 +8,8 @@ defines (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -89,9 +87,11 @@ def _transfers(
     sends = np.flatnonzero(timeline.sent[rows.start : rows.stop] >= 0) + rows.start
     lanes: dict[tuple[int, int], int] = {}  # (target, lane) to when it is free again
     tracks: dict[tuple[int, int], int] = {}
-    for row in sends[np.argsort(timeline.sent[sends], kind="stable")].tolist():
-        sent, arrival, user = int(timeline.sent[row]), int(timeline.arrival[row]), int(consumer[row])
-        target = int(schedule.device[user])
+    sends = sends[np.argsort(timeline.sent[sends], kind="stable")]
+    users = consumer[sends]
+    columns = (sends, timeline.start[sends], timeline.sent[sends], timeline.arrival[sends])
+    ends = (schedule.device[users], timeline.start[users])
+    for row, made, sent, arrival, target, used in zip(*(c.tolist() for c in (*columns, *ends)), strict=True):
         lane = 0
         while lanes.get((target, lane), -1) > sent:
             lane += 1
@@ -101,9 +101,9 @@ def _transfers(
         op = schedule.op(row)
         what = "activation" if PRODUCT[op.kind] == Product.ACTIVATION else "gradient"
         yield _slice(f"{what} of {op}", "transfer", device, track, (begin, length))
-        yield _arrow("s", row, device, 0, clock(int(timeline.start[row]), 0)[0])
+        yield _arrow("s", row, device, 0, clock(made, made)[0])
         yield _arrow("t", row, device, track, begin)
-        yield _arrow("f", row, target, 0, clock(int(timeline.start[user]), 0)[0])
+        yield _arrow("f", row, target, 0, clock(used, used)[0])
     for (target, lane), track in tracks.items():
         yield _named("thread_name", device, track, f"to device {target}" + (f" ({lane + 1})" if lane else ""))
 
@@ -142,22 +142,19 @@ def _counters(
 
 
 def _named(kind: str, device: int, track: int, name: str) -> str:
-    return _event({"ph": "M", "name": kind, "pid": device, "tid": track, "args": {"name": name}})
+    return f'{{"ph":"M","name":"{kind}","pid":{device},"tid":{track},"args":{{"name":"{name}"}}}}'
 
 
 def _slice(name: str, category: str, device: int, track: int, when: tuple[float, float]) -> str:
     begin, length = when
-    return _event({"ph": "X", "name": name, "cat": category, "pid": device, "tid": track, "ts": begin, "dur": length})
+    return f'{{"ph":"X","name":"{name}","cat":"{category}","pid":{device},"tid":{track},"ts":{begin},"dur":{length}}}'
 
 
 def _arrow(phase: str, number: int, device: int, track: int, moment: float) -> str:
-    event = {"ph": phase, "name": "transfer", "cat": "flow", "id": number, "pid": device, "tid": track, "ts": moment}
-    return _event(event | ({"bp": "e"} if phase == "f" else {}))
+    bound = ',"bp":"e"' if phase == "f" else ""
+    what = f'"ph":"{phase}","name":"transfer","cat":"flow","id":{number}{bound}'
+    return f'{{{what},"pid":{device},"tid":{track},"ts":{moment}}}'
 
 
 def _counter(name: str, device: int, moment: float, value: Fraction) -> str:
-    return _event({"ph": "C", "name": name, "pid": device, "ts": moment, "args": {"held": float(value)}})
-
-
-def _event(event: dict[str, Any]) -> str:
-    return json.dumps(event, separators=(",", ":"))
+    return f'{{"ph":"C","name":"{name}","pid":{device},"ts":{moment},"args":{{"held":{float(value)}}}}}'
