@@ -8,7 +8,8 @@ Slots are of equal length and serve to find the order only (arXiv:2405.15362). N
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from explorer.core.op import F, I, Op, W
 from explorer.core.placement import vee
@@ -58,9 +59,7 @@ class _Line:
         for step, first in enumerate(firsts):
             for m in range(microbatches):
                 self.steps[first + PERIOD * m] = step
-        self.states: list[tuple[int, int]] = []
-        for step in self.steps:
-            self.states.append(_after(step, self.states[-1] if self.states else (0, 0)))
+        self.states = list(_states(self.steps, 0, 0))
 
     def pull(self, slot: int, earliest: int, limit: int) -> int:
         """Move the step in a slot to the first free slot from ``earliest`` on that keeps to the limit; say where."""
@@ -74,16 +73,19 @@ class _Line:
     def _moved(self, slot: int, target: int, limit: int) -> list[tuple[int, int]] | None:
         """The states from ``target`` until they are what they were; None if the limit is passed."""
         states = []
-        state = self.states[target - 1] if target > 0 else (0, 0)
-        for place in range(target, len(self.steps)):
-            step = self.steps[slot] if place == target else FREE if place == slot else self.steps[place]
-            state = _after(step, state)
+        trial = chain((self.steps[slot],), self.steps[target + 1 : slot], (FREE,), self._from(slot + 1))
+        before = self.states[target - 1] if target > 0 else (0, 0)
+        for place, state in enumerate(_states(trial, *before), target):
             if state[0] > limit:
                 return None
             states.append(state)
-            if place >= slot and state == self.states[place]:
+            if state == self.states[place] and place >= slot:
                 break
         return states
+
+    def _from(self, slot: int) -> Iterator[int]:
+        """The steps from a slot on, without a copy."""
+        return map(self.steps.__getitem__, range(slot, len(self.steps)))
 
     def order(self, down: int, up: int) -> Iterator[Op]:
         """The line as ops of its two stages; of two W that are owed, the one on the way up goes first."""
@@ -102,11 +104,14 @@ class _Line:
                 owed[step].append(m)
 
 
-def _after(step: int, state: tuple[int, int]) -> tuple[int, int]:
-    """What is held and owed after a slot."""
-    held, owed = state
-    if step in (F0, F1):
-        return held + 1, owed
-    if step in (I1, I0):
-        return held, owed + 1
-    return (held - 1, owed - 1) if owed else state
+def _states(steps: Iterable[int], held: int, owed: int) -> Iterator[tuple[int, int]]:
+    """What is held and owed after each step."""
+    for step in steps:
+        if step == FREE:
+            if owed:
+                held, owed = held - 1, owed - 1
+        elif step in (F0, F1):
+            held += 1
+        else:
+            owed += 1
+        yield held, owed
