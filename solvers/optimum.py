@@ -15,7 +15,7 @@ from explorer.evaluation.memory import fits, peaks
 from solvers.bounds import best_bound, span_bound
 from solvers.model import build
 from solvers.outcome import Found, Infeasible, Outcome, Proved, Unknown
-from solvers.scope import Objective, searching
+from solvers.scope import Objective, first_starts, searching, serves_in_turn
 from solvers.solve import solve
 from solvers.space import limited_stash, room
 from solvers.work import all_ops, owed_syncs
@@ -129,11 +129,12 @@ def too_little_memory(schedule: Schedule, problem: Problem) -> str | None:
 def waiting_can_help(problem: Problem, placement: Placement, objective: Objective) -> bool:
     """Whether starting something later than possible may improve the objective of an order.
 
-    A device that starts later may have a shorter span. And where requests of several devices are served in order of
-    readiness (shared links, gradient synchronisations), a later request may let a more urgent one pass.
+    A device that starts later may have a shorter span, unless the model states its first start. And where requests of
+    several devices are served in order of readiness (shared links, gradient synchronisations), a later request may let
+    a more urgent one pass.
     """
-    shared = any(len({source for source, _ in pairs}) > 1 for _, pairs in problem.network.shared)
-    return objective is Objective.SPAN or shared or len(owed_syncs(problem, placement)) > 1
+    later_start = objective is Objective.SPAN and not first_starts(problem, placement)
+    return later_start or serves_in_turn(problem) or len(owed_syncs(problem, placement)) > 1
 
 
 def evaluated_again(outcome: Proved | Found, problem: Problem, objective: Objective) -> Proved | Found:

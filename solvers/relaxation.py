@@ -40,7 +40,9 @@ def makespans(known: Windows) -> Iterator[Bound]:
     yield Bound(known.longest, "longest chain of inputs, memory waits and the work of devices in between")
     for device in range(len(shop.space)):
         if len(shop.on(device)):
-            yield Bound(known.jackson(device), f"Jackson's preemptive schedule of device {device}, with heads and tails")
+            yield Bound(
+                known.jackson(device), f"Jackson's preemptive schedule of device {device}, with heads and tails"
+            )
 
 
 def spans(known: tuple[Windows, ...]) -> Iterator[Bound]:
@@ -84,8 +86,8 @@ def throughputs(shop: Shop) -> Iterator[Bound]:
         ticks = int(alone.head[first]) + rest * forward.busy + waits * trip + int(alone.tail[first + count - 1])
         yield Bound(
             ticks,
-            f"memory of device {forward.device}: {in_flight} in flight at stage {forward.stage}, "
-            f"each {trip} ticks until its {freeing.kind.name} has ended",
+            f"memory of device {forward.device}: {in_flight} in flight at stage {forward.stage}, each from its F "
+            f"to the end of its {freeing.kind.name}",
         )
 
 

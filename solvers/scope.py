@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from explorer.core.errors import Inapplicable, Inexact, UsageError
-from explorer.core.op import Entry, Op
+from explorer.core.op import Entry, Kind, Op
 from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from explorer.core.units import HORIZON
+from solvers.shop import Shop
+from solvers.windows import Windows, span_windows, windows
 from solvers.work import Costs, all_ops, owed_syncs
 
 
@@ -53,6 +55,8 @@ class Scope:
         optimum: exchanging the i-th op of one stage and kind to start with that of microbatch i keeps every
         dependency (order statistics), every link's service (each sender's links follow its order) and every device's
         memory (which counts only). It needs a free order without overlapped pairs, which name their microbatches.
+    windows
+        Heads and tails that hold in some best order: one from time 0 to the makespan, or one for each device's span.
 
     Raises
     ------
@@ -71,6 +75,7 @@ class Scope:
     objective: Objective = Objective.MAKESPAN
     free_order: bool = True
     identical_in_order: bool = False
+    windows: tuple[Windows, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -94,6 +99,36 @@ def alike(problem: Problem, placement: Placement, op: Op) -> tuple[int, int, int
     return placement.route_of[op.microbatch], int(problem.profile_of[op.microbatch]), op.stage, int(op.kind)
 
 
+def first_starts(problem: Problem, placement: Placement) -> tuple[int, ...]:
+    """For each device when it first starts, in all orders worth a search; empty where orders may differ in it.
+
+    With one route, which visits all devices before it comes back to any, and identical microbatches in order, a
+    device's first op is the forward of microbatch 0 at the first stage there: all else on the device needs it. So it
+    starts when this microbatch gets there.
+    """
+    route = placement.routes[0][: placement.devices]
+    alike = len(placement.routes) == 1 and len(set(problem.profile_of.tolist())) == 1
+    if not alike or {hop.device for hop in route} != set(range(placement.devices)):
+        return ()
+    costs, now = Costs(problem, placement), 0
+    starts = [0] * placement.devices
+    for stage, hop in enumerate(route):
+        starts[hop.device] = now
+        occupancy = costs.occupancy(Op(stage, Kind.F, 0))
+        now += sum(send.offset + send.delay for send in occupancy.sends)
+    return tuple(starts)
+
+
+def first_op(placement: Placement, device: int) -> Op:
+    """The op with which a device starts, where `first_starts` knows it."""
+    return Op([hop.device for hop in placement.routes[0]].index(device), Kind.F, 0)
+
+
+def serves_in_turn(problem: Problem) -> bool:
+    """Whether several devices send over one link, so that who is ready first goes first."""
+    return any(len({source for source, _ in pairs}) > 1 for _, pairs in problem.network.shared)
+
+
 def searching(
     problem: Problem,
     placement: Placement,
@@ -102,6 +137,7 @@ def searching(
     objective: Objective = Objective.MAKESPAN,
     horizon: int | None = None,
     floor: int = 0,
+    known: tuple[Windows, ...] | None = None,
 ) -> Scope:
     """The scope in which the order is free.
 
@@ -113,6 +149,9 @@ def searching(
         Ticks of a known schedule; all ops and transfers one after the other by default.
     floor
         A proven lower bound of the objective.
+    known
+        Heads and tails for the objective; found here by default. Where several devices share a link, identical
+        microbatches are left in any order, and heads and tails, which rest on it, are left out.
     """
     ops: list[list[Entry]] = [[] for _ in range(placement.devices)]
     costs = Costs(problem, placement)
@@ -120,7 +159,11 @@ def searching(
         ops[costs.device(op)].append(op)
     entries = tuple(map(tuple, ops))
     limit = serial_horizon(costs, entries) if horizon is None else horizon
-    return Scope((placement,), entries, limit, floor, objective, True, True)
+    in_order = not serves_in_turn(problem)
+    if known is None and in_order:
+        shop = Shop.of(problem, placement, split)
+        known = (windows(shop),) if objective is Objective.MAKESPAN else span_windows(shop)
+    return Scope((placement,), entries, limit, floor, objective, True, in_order, known if in_order and known else ())
 
 
 def evaluating(schedule: Schedule, problem: Problem, *, horizon: int | None = None) -> Scope:

@@ -17,10 +17,13 @@ import numpy as np
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray
 from solvers.jackson import preemptive
-from solvers.shop import UNLIMITED, Shop
+from solvers.shop import Shop
 
 ENERGY_UP_TO = 6000
 """Ops up to which the time that a device needs for what must come before an op is counted."""
+
+FAR = -(2**52)
+"""Before anything: where a head or tail within a span is not bound at all."""
 
 ROUNDS = 6
 """How often heads and tails are drawn from one another at most."""
@@ -81,7 +84,7 @@ def span_windows(shop: Shop) -> tuple[Windows, ...]:
     graph = _Graph.of(shop, _edges(shop, memory=True))
     result = []
     for device in range(len(shop.space)):
-        head, tail = (np.full(len(shop), -UNLIMITED // 4) for _ in range(2))
+        head, tail = (np.full(len(shop), FAR) for _ in range(2))
         ops = shop.on(device)
         head[ops], tail[ops] = 0, shop.column("busy")[ops]
         result.append(_windows(graph, head, tail))
@@ -148,7 +151,7 @@ def memory_edges(shop: Shop) -> Iterator[Edge]:
             behind = (space - shop.classes[forward].held) // one.freed + 1 if one.freed else count
         else:
             behind = space // together if together else count
-        if behind < count:
+        if 1 <= behind < count:
             yield Edge(int(shop.first[index]), int(shop.first[forward]) + behind, one.duration, count - behind)
 
 
@@ -246,7 +249,7 @@ class _Sets:
                 first, last = int(shop.first[c]), int(shop.first[c + 1])
                 some.append(np.arange(first, first + count) if self.forwards else np.arange(last - count, last))
         if not some:
-            return 0
+            return FAR
         ops = np.concatenate(some)
         busy = self.busy[ops]
         moments = known[ops] if self.forwards else known[ops] - busy

@@ -11,6 +11,7 @@ from solvers.model.communication import (
     sent_when_ready,
     syncs_in_turn,
 )
+from solvers.model.known import within_windows
 from solvers.model.memory import room_for_forwards, within_limit
 from solvers.model.objective import measure
 from solvers.model.precedence import inputs_made_here, inputs_sent
@@ -22,7 +23,7 @@ from solvers.scope import Scope
 Part = Callable[[Model], None]
 """Adds the rows of the inequality that its docstring states; reads variables, never another part's rows."""
 
-REDUNDANT: tuple[Part, ...] = (link_exclusive, identical_in_order, room_for_forwards)
+REDUNDANT: tuple[Part, ...] = (link_exclusive, identical_in_order, room_for_forwards, within_windows)
 """Parts that change how long a proof takes, not what is proved once the order is chosen or pinned."""
 
 PARTS: tuple[Part, ...] = (
