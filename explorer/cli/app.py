@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from explorer.cli.calibrate import calibrate
 from explorer.cli.check import check
 from explorer.cli.compare import compare
 from explorer.cli.evaluate import evaluate
@@ -50,5 +51,6 @@ for name, command in {
     "export": export,
     "check": check,
     "run": run,
+    "calibrate": calibrate,
 }.items():
     app.command(name, no_args_is_help=False)(command)

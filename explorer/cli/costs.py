@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from explorer.api import Costs
@@ -39,6 +40,12 @@ def from_options(options: ProblemOptions) -> Costs:
     }
     if options.overlap_factor is not None:
         common["overlap"] = number(options.overlap_factor, "--overlap-factor")
+    if options.measured is not None:
+        if abstract or modelled:
+            raise UsageError(f"--costs gives measured costs; leave {_flag((abstract + modelled)[0])} out")
+        from explorer.config import measured
+
+        return measured.load(Path(options.measured), **common)
     if abstract:
         return AbstractCosts(**_times(options), **_factors(options), per_stage=options.per_stage, **common)
     from explorer.config import catalogue

@@ -18,7 +18,8 @@ DEVICES = MICROBATCHES = 8
 """The source paper's operating point (arXiv:2605.24006)."""
 
 _SIZE, _SCHEDULE, _ABSTRACT, _MODELLED, _RUN = (
-    "Size", "Schedule", "Abstract costs (one microbatch's share of work on one device)", "Modelled costs", "Execution",
+    "Size", "Schedule", "Abstract costs (one microbatch's share of work on one device)", "Modelled or measured costs",
+    "Execution",
 )  # fmt: skip
 
 
@@ -108,6 +109,9 @@ class ProblemOptions:
         bool,
         _option("--embeddings", help="Count the embedding and the vocabulary head as well.", panel=_MODELLED),
     ] = False
+    measured: Annotated[
+        str | None, _option("--costs", help="Measured costs, a file of `explorer calibrate`.", panel=_MODELLED)
+    ] = None
     communication: Annotated[
         str | None, _option("--communication", help="none, latency, link or blocking.", panel=_RUN)
     ] = None

@@ -9,7 +9,7 @@ import typer
 
 from explorer.cli.evaluate import Subject, evaluated
 from explorer.cli.options import Json, ProblemOptions, shares_problem_options
-from explorer.core.errors import Infeasible
+from explorer.core.errors import Infeasible, UsageError
 
 _PANEL = "This run"
 
@@ -28,6 +28,15 @@ Timeout = Annotated[
         "--timeout", help="How long a process waits for another one before it gives up.", rich_help_panel=_PANEL
     ),
 ]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help="Have PyTorch's profiler write a trace of each device to this folder.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
 Ops = Annotated[bool, typer.Option("--ops", help="Show every op.", show_default=False, rich_help_panel=_PANEL)]
 
 
@@ -38,6 +47,7 @@ def run(
     op_time: OpTime = "20ms",
     emulate_latency: Latency = "0ms",
     timeout: Timeout = "30s",
+    profile: Profile = None,
     ops: Ops = False,
     json: Json = False,
 ) -> None:
@@ -68,6 +78,7 @@ def run(
             latency=times[1],
             timeout=float(times[2]),
             talking=talking,
+            profile=_folder(profile),
         )
     if json:
         console.show_json(report.as_json(subject, measured, notes))
@@ -77,6 +88,16 @@ def run(
             console.show(report.op_by_op(measured))
     if not measured.gradients_equal or not measured.order_kept:
         raise typer.Exit(1)
+
+
+def _folder(profile: str | None) -> str:
+    """An absolute path for the processes; empty if none is wanted."""
+    if profile is None:
+        return ""
+    path = Path(profile).absolute()
+    if not path.is_dir():
+        raise UsageError(f"there is no folder {profile} to write traces to")
+    return str(path)
 
 
 def _talking(path: Path) -> str | None:

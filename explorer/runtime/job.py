@@ -39,6 +39,8 @@ class Job:
         How long each op takes.
     latency
         Seconds by which deliveries between devices are delayed.
+    profile
+        The folder for the profiler's trace of the measured step, one a rank; none if empty.
     """
 
     text: str
@@ -47,6 +49,7 @@ class Job:
     microbatches: int
     seconds: Mapping[OpKey, float]
     latency: float
+    profile: str = ""
 
 
 def wall_problem(problem: Problem, schedule: Schedule, mean_op: Fraction, latency: Fraction) -> Problem:

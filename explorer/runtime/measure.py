@@ -91,6 +91,7 @@ def run(
     latency: Fraction = Fraction(0),
     timeout: float = 30.0,
     talking: str | None = None,
+    profile: str = "",
 ) -> tuple[Measured, tuple[str, ...]]:
     """Run a schedule on processes of its own.
 
@@ -106,6 +107,8 @@ def run(
         Seconds after which processes give up waiting for one another.
     talking
         The text of a file with sends and receives, to be run as it stands; PyTorch adds them otherwise.
+    profile
+        A folder for PyTorch's profiler to write a trace of each rank to; none if empty.
 
     Returns
     -------
@@ -124,6 +127,7 @@ def run(
     wall = wall_problem(problem, prepared.schedule, mean_op, latency)
     text = "".join(pytorch.compute_only(prepared.schedule)) if talking is None else talking
     job, predicted = job_of(prepared.schedule, wall, text, talking is not None)
+    job = replace(job, profile=profile)
     with Cluster(schedule.devices, timeout) as cluster:
         measured = measure(cluster, job, predicted)
     notes = prepared.notes[1:]  # the first tells where stages go, which is settled here

@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -79,9 +81,21 @@ def _run(rank: int, job: Job, folder: Path) -> Record:
             stage.measures = measures
             stage.block.zero_grad()
         _start_together(rank)
-        runtime.step(*given, losses=losses, return_outputs=False, **wanted)
+        with _profiled(rank, job.profile if measures else ""):
+            runtime.step(*given, losses=losses, return_outputs=False, **wanted)
     ran = sorted((entry for stage in stages for entry in stage.ran), key=lambda entry: entry.start)
     return Record(tuple(ran), *_errors(job, stages, losses, inputs, targets))
+
+
+@contextmanager
+def _profiled(rank: int, folder: str) -> Iterator[None]:
+    """Have PyTorch's profiler write what happens to a file of this rank's, if there is a folder for it."""
+    if not folder:
+        yield
+        return
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        yield
+    profiler.export_chrome_trace(str(Path(folder) / f"rank{rank}.json.gz"))
 
 
 def _data(microbatches: int) -> tuple[torch.Tensor, torch.Tensor]:
