@@ -12,25 +12,18 @@ from rich.text import Text
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray
 from explorer.core.schedule import Schedule
-from explorer.core.timeline import Timeline
-from explorer.evaluation.metrics import producers
 from explorer.evaluation.results import Evaluation
 from explorer.reports import numbers
+from explorer.reports.figures.drawing import FIRST, SECOND, Drawing, drawing
+from explorer.reports.figures.palette import COLOURS, NAMES, SYNC_COLOUR, TRANSFER_COLOUR
 
-STYLES = {
-    Kind.F: "black on #56b4e9",
-    Kind.I: "black on #e69f00",
-    Kind.W: "black on #009e73",
-    Kind.B: "black on #f0e442",
-}
-"""Colours of Okabe and Ito, distinct for colour-blind readers; the letter says the same without colour."""
-NAMES = {Kind.F: "forward", Kind.I: "input gradient", Kind.W: "weight gradient", Kind.B: "backward"}
+STYLES = {kind: f"black on {colour}" for kind, colour in COLOURS.items()}
 IDLE, WAIT, SEND, SYNC = "·", "~", ">", "="
 MARKS = {
     IDLE: ("dim", "idle"),
-    WAIT: ("#d55e00", "waits for a transfer"),
-    SEND: ("#d55e00", "kept by its send"),
-    SYNC: ("black on #cc79a7", "synchronises gradients"),
+    WAIT: (TRANSFER_COLOUR, "waits for a transfer"),
+    SEND: (TRANSFER_COLOUR, "kept by its send"),
+    SYNC: (f"black on {SYNC_COLOUR}", "synchronises gradients"),
 }
 
 
@@ -66,58 +59,49 @@ class _Lane:
 
 def gantt(result: Evaluation, width: int) -> RenderableType:
     """The timeline of an evaluation, at most ``width`` characters wide."""
-    timeline = result.timeline
-    gutter = len(str(timeline.schedule.devices - 1)) + 1
+    drawn = drawing(result)
+    gutter = len(str(drawn.schedule.devices - 1)) + 1
     columns = max(width - gutter, 10)
-    whole = max(timeline.makespan, 1)
+    whole = max(drawn.timeline.makespan, 1)
     if whole <= columns:  # a whole number of characters a tick, so that equal ops look equal
         columns = columns // whole * whole
     table = Table.grid()
     table.add_column(style="dim", justify="right", width=gutter)
     table.add_column(no_wrap=True)
-    for device, lane in enumerate(_lanes(timeline, columns, whole)):
+    for device, lane in enumerate(_lanes(drawn, columns, whole)):
         table.add_row(f"{device} ", lane.text())
     end = numbers.time(result.makespan, result.problem.time.unit)
     table.add_row("", Text("0" + end.rjust(columns - 1), "dim"))
-    return Group(table, _legend(timeline))
+    return Group(table, _legend(drawn.schedule))
 
 
-def _lanes(timeline: Timeline, columns: int, whole: int) -> Iterator[_Lane]:
-    schedule, source = timeline.schedule, producers(timeline.schedule)
-    for device in range(schedule.devices):
+def _lanes(drawn: Drawing, columns: int, whole: int) -> Iterator[_Lane]:
+    for device in range(drawn.schedule.devices):
         lane = _Lane(columns, whole)
-        idle_from = 0
-        for row in schedule.rows(device):
-            start, end = int(timeline.start[row]), int(timeline.end[row])
-            made_by = int(source[row])
-            if made_by >= 0 and timeline.arrival[made_by] >= 0 and schedule.kind[row] != Kind.W:
-                on_its_way = max(idle_from, int(timeline.end[made_by]))
-                lane.mark(on_its_way, min(start, int(timeline.arrival[made_by])), WAIT)
-            lane.mark(end, int(timeline.free[row]), SEND)
-            idle_from = int(timeline.free[row])
-        for row in schedule.rows(device):
-            op = schedule.op(row)
-            lane.label(*_half_if_paired(timeline, row), f"{op.kind.name}{op.microbatch}", STYLES[op.kind])
-        for sync in timeline.syncs:
-            if device in sync.devices:
-                lane.mark(sync.start, sync.end, SYNC, over=IDLE + WAIT)
+        for start, end in drawn.waits.of(device):
+            lane.mark(start, end, WAIT)
+        for start, end in drawn.sends.of(device):
+            lane.mark(start, end, SEND)
+        for row in drawn.schedule.rows(device):
+            op = drawn.schedule.op(row)
+            lane.label(*_extent(drawn, row), f"{op.kind.name}{op.microbatch}", STYLES[op.kind])
+        for start, end in drawn.syncs.of(device):
+            lane.mark(start, end, SYNC, over=IDLE + WAIT)
         yield lane
 
 
-def _half_if_paired(timeline: Timeline, row: int) -> tuple[int, int]:
-    """Start and end of an op; the two of an overlapped pair are drawn side by side."""
-    joined, start, end = timeline.schedule.joined, int(timeline.start[row]), int(timeline.end[row])
+def _extent(drawn: Drawing, row: int) -> tuple[int, int]:
+    """Start and end of an op; a line has no height, so the two of an overlapped pair are drawn side by side."""
+    start, end = int(drawn.timeline.start[row]), int(drawn.timeline.end[row])
     middle = (start + end) // 2
-    if joined[row]:
+    if drawn.part[row] == SECOND:
         return middle, end
-    if row + 1 < len(joined) and joined[row + 1]:
-        return start, middle
-    return start, end
+    return (start, middle) if drawn.part[row] == FIRST else (start, end)
 
 
-def _legend(timeline: Timeline) -> Text:
+def _legend(schedule: Schedule) -> Text:
     text = Text()
-    for value in np.unique(timeline.schedule.kind).tolist():
+    for value in np.unique(schedule.kind).tolist():
         kind = Kind(value)
         text.append(kind.name, STYLES[kind]).append(f" {NAMES[kind]}  ")
     for mark, (style, name) in MARKS.items():
