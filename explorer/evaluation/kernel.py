@@ -2,6 +2,11 @@
 
 Every device works through its order until its next op waits for a product that is not there yet; it then sleeps, and
 the op that makes this product wakes it. Each op is looked at once, and once more if it had to wait: linear time.
+
+A transfer over a pair of devices that shares something with other pairs becomes a request. When all devices sleep, the
+earliest request (ties by row, that is by device and place in its order) joins the queues of all resources on its path.
+Queues are served in the order of joining, so its start is known at once, and what it brings comes no earlier: no later
+event can make a request that should have joined before. Requests wait in a binary heap.
 """
 
 from __future__ import annotations
@@ -20,14 +25,18 @@ def advance(
     needs: Any, target: Any, message: Any,
     devices: int, chunks: int, durations: Any, overlap_numerator: int, overlap_denominator: int,
     launch: int, posting: int,
-    link: Any, links: int, delay: Any, hold: Any, busy: Any,
+    link: Any, links: int, delay: Any, hold: Any, busy: Any, path: Any, passes: Any,
     ready: Any, link_free: Any, waiting: Any, stack: Any, cursor: Any, clock: Any, made: Any,
+    resource_free: Any, asked: Any, asking: Any,
     start: Any, end: Any, free: Any, sent: Any, released: Any, arrival: Any,
 ) -> int:  # fmt: skip
     """Run every device as far as it goes.
 
-    All tables are flat. The last two lines are written: working space (``ready``, ``waiting`` filled with -1, the
-    others with 0; ``cursor`` is the row at which each device stopped) and a timeline's columns.
+    All tables are flat. The last three lines are written: working space (``ready``, ``waiting`` filled with -1, the
+    others with 0; ``cursor`` is the row at which each device stopped; ``asked`` and ``asking`` are the heap of
+    requests, by time and row) and a timeline's columns.
+
+    ``passes[path[pair]:path[pair + 1]]`` are the shared resources that transfers of a directed pair pass through.
 
     Returns
     -------
@@ -36,10 +45,60 @@ def advance(
         whose duration is no whole number of ticks. ``made`` counts the ops of each product.
     """
     awake = devices
+    requests = 0
     for d in range(devices):
         stack[d] = devices - 1 - d
         cursor[d] = offsets[d]
-    while awake > 0:
+    while awake > 0 or requests > 0:
+        if awake == 0:
+            # The earliest request leaves the heap and is served.
+            leave = asked[0]
+            row = asking[0]
+            requests -= 1
+            t = asked[requests]
+            r = asking[requests]
+            place = 0
+            below = 1
+            while below < requests:
+                if below + 1 < requests and (
+                    asked[below + 1] < asked[below]
+                    or (asked[below + 1] == asked[below] and asking[below + 1] < asking[below])
+                ):
+                    below += 1
+                if t < asked[below] or (t == asked[below] and r < asking[below]):
+                    break
+                asked[place] = asked[below]
+                asking[place] = asking[below]
+                place = below
+                below = 2 * place + 1
+            asked[place] = t
+            asking[place] = r
+            m = microbatch[row]
+            s = stage[row]
+            p = product[kind[row]]
+            of = (route_of[m] * 2 + p) * stages + s
+            to = target[of]
+            pair = home[route_of[m] * stages + s] * devices + to
+            if link_free[pair] > leave:
+                leave = link_free[pair]
+            for passed in range(path[pair], path[pair + 1]):
+                if resource_free[passes[passed]] > leave:
+                    leave = resource_free[passes[passed]]
+            cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
+            there = leave + hold[cost]
+            link_free[pair] = there
+            for passed in range(path[pair], path[pair + 1]):
+                resource_free[passes[passed]] = there
+            sent[row] = leave
+            released[row] = there
+            arrival[row] = leave + delay[cost]
+            place = (p * stages + s) * microbatches + m
+            ready[place] = leave + delay[cost]
+            if waiting[to] != place:
+                continue
+            waiting[to] = -1
+            stack[0] = to
+            awake = 1
         awake -= 1
         d = stack[awake]
         i = cursor[d]
@@ -103,19 +162,33 @@ def advance(
                     go_on += posting
                     leave = go_on
                     pair = d * devices + to
-                    if link_free[pair] > leave:
-                        leave = link_free[pair]
                     cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
-                    there = leave + delay[cost]
-                    link_free[pair] = leave + hold[cost]
-                    go_on += busy[cost]
-                    sent[row] = leave
-                    released[row] = leave + hold[cost]
-                    arrival[row] = there
+                    if path[pair + 1] > path[pair]:
+                        there = -1
+                        at = requests
+                        requests += 1
+                        while at > 0 and (
+                            leave < asked[(at - 1) // 2]
+                            or (leave == asked[(at - 1) // 2] and row < asking[(at - 1) // 2])
+                        ):
+                            asked[at] = asked[(at - 1) // 2]
+                            asking[at] = asking[(at - 1) // 2]
+                            at = (at - 1) // 2
+                        asked[at] = leave
+                        asking[at] = row
+                    else:
+                        if link_free[pair] > leave:
+                            leave = link_free[pair]
+                        there = leave + delay[cost]
+                        link_free[pair] = leave + hold[cost]
+                        go_on += busy[cost]
+                        sent[row] = leave
+                        released[row] = leave + hold[cost]
+                        arrival[row] = there
                 ready[place] = there
                 if kind[row] == 1:
                     ready[(3 * stages + s) * microbatches + m] = 0
-                if to >= 0 and waiting[to] == place:
+                if to >= 0 and there >= 0 and waiting[to] == place:
                     waiting[to] = -1
                     stack[awake] = to
                     awake += 1

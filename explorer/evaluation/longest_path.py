@@ -1,4 +1,7 @@
-"""The fast evaluator: a fixed schedule's earliest timeline, the least fixed point of its order and dependencies."""
+"""The fast evaluator: a fixed schedule's earliest timeline, the least fixed point of its order and dependencies.
+
+Where directed pairs of devices share resources, requests are served in order of readiness; see `kernel`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from explorer.core.dataflow import flow
-from explorer.core.errors import Deadlock, Inapplicable, Inexact
+from explorer.core.errors import Deadlock, Inexact
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray
-from explorer.core.problem import Communication, Problem
+from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Sync, Timeline
 from explorer.core.units import HORIZON
+from explorer.evaluation.contended import paths
 from explorer.evaluation.kernel import PRODUCT, advance, compiled
 
 COMPILE_FROM = 200_000
@@ -42,12 +46,8 @@ def evaluate(schedule: Schedule, problem: Problem, *, compile: bool | None = Non
         If times pass the horizon, or an overlapped pair takes no whole number of ticks.
     UsageError
         If the problem is one of other sizes.
-    Inapplicable
-        In mode ``link``, if directed pairs of devices share a link: here, each has its own.
     """
     problem.require_fits(schedule.placement)
-    if problem.communication is Communication.LINK:
-        _require_own_links(problem)
     if compile is None:
         compile = len(schedule) >= COMPILE_FROM
     columns = _run(schedule, problem, compile)
@@ -64,6 +64,8 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
     microbatches, stages = placement.microbatches, placement.stages
     ops = len(schedule)
     _require_horizon(schedule, problem)
+    path = paths(problem)
+    requests = ops if path.resources else 0
 
     def flat(array: Any) -> Any:
         array = np.ascontiguousarray(array).ravel()
@@ -86,8 +88,10 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
         problem.launch, problem.posting,
         flat(problem.network.link), len(problem.network.names),
         flat(transfers.delay), flat(transfers.hold), flat(transfers.busy),
+        flat(path.first), flat(path.resource),
         filled(microbatches * products * stages, -1), filled(devices * devices, 0), filled(devices, -1),
-        filled(devices, 0), cursor, filled(devices, 0), made, *outputs,
+        filled(devices, 0), cursor, filled(devices, 0), made,
+        filled(path.resources, 0), filled(requests, 0), filled(requests, 0), *outputs,
     )  # fmt: skip
     cells = int(placement.columns.length[placement.columns.route_of].sum())
     stuck = any(cursor[d] < schedule.offsets[d + 1] for d in range(devices))
@@ -115,12 +119,6 @@ def _require_horizon(schedule: Schedule, problem: Problem) -> None:
     longest += problem.posting + max(int(transfers.delay.max(initial=0)), int(transfers.hold.max(initial=0)))
     if longest * len(schedule) >= 2**62:
         raise Inexact(f"times could pass 2^62 ticks of {problem.time.tick} {problem.time.unit}; use a coarser tick")
-
-
-def _require_own_links(problem: Problem) -> None:
-    for name, pairs in problem.network.shared:
-        if len(pairs) > 1:
-            raise Inapplicable(f"{len(pairs)} directed pairs share {name!r}; this evaluator serves unshared links only")
 
 
 def synchronise(schedule: Schedule, problem: Problem, end: IntArray) -> tuple[Sync, ...]:

@@ -15,6 +15,7 @@ from explorer.core.placement import IntArray
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
+from explorer.evaluation.contended import paths, senders
 
 
 def producers(schedule: Schedule) -> IntArray:
@@ -139,7 +140,7 @@ def critical_path(timeline: Timeline, problem: Problem) -> tuple[Step, ...]:
     source = producers(schedule)
     steps: list[Step] = []
     row = _synchronisation_steps(timeline, steps)
-    before_on_link = _before_on_link(timeline)
+    before_on_link = _before_on_link(timeline, problem)
     while True:
         start, end = int(timeline.start[row]), int(timeline.end[row])
         steps.append(Step(Part.COMPUTE, row, start, end))
@@ -186,23 +187,23 @@ def _synchronisation_steps(timeline: Timeline, steps: list[Step]) -> int:
     return row
 
 
-def _before_on_link(timeline: Timeline) -> dict[int, int]:
-    """For each sending row, the row that sent before it over the same directed pair of devices."""
-    schedule = timeline.schedule
-    table = flow(schedule.placement)
-    sending = np.flatnonzero(timeline.sent >= 0)
-    route = schedule.placement.columns.route_of[schedule.microbatch[sending]]
-    made = (schedule.kind[sending] != Kind.F).astype(np.int64)
-    to = table.target[route, made, schedule.stage[sending]]
-    last: dict[tuple[int, int], int] = {}
-    before: dict[int, int] = {}
-    for row, pair in zip(
-        sending.tolist(), zip(schedule.device[sending].tolist(), to.tolist(), strict=True), strict=True
-    ):
-        if pair in last:
-            before[row] = last[pair]
-        last[pair] = row
-    return before
+def _before_on_link(timeline: Timeline, problem: Problem) -> dict[int, int]:
+    """For each transfer that found a resource on its path occupied, by sending row, the one that freed it then.
+
+    Every resource serves one transfer at a time, so those that pass through it are in the order of their times.
+    """
+    rows, pair = senders(timeline.schedule, timeline.sent)
+    path = paths(problem)
+    counts = np.diff(path.first)[pair]
+    shares = np.repeat(np.arange(len(rows)), counts)
+    place = np.arange(len(shares)) - np.repeat(np.cumsum(counts) - counts, counts)
+    own_link = pair + path.resources
+    users = rows[np.concatenate((np.arange(len(rows)), shares))]
+    resource = np.concatenate((own_link, path.resource[path.first[pair[shares]] + place]))
+    order = np.lexsort((users, timeline.released[users], timeline.sent[users], resource))
+    users, resource = users[order], resource[order]
+    followed = (resource[1:] == resource[:-1]) & (timeline.released[users[:-1]] == timeline.sent[users[1:]])
+    return dict(zip(users[1:][followed].tolist(), users[:-1][followed].tolist(), strict=True))
 
 
 def _transfer_steps(timeline: Timeline, before: dict[int, int], row: int, steps: list[Step]) -> int:
@@ -212,13 +213,11 @@ def _transfer_steps(timeline: Timeline, before: dict[int, int], row: int, steps:
     until = int(timeline.arrival[row])
     while True:
         sent = int(timeline.sent[row])
-        previous = before.get(row)
-        queued = previous is not None and timeline.released[previous] == sent and timeline.end[row] < sent
-        if not queued or previous is None:
+        if row not in before or timeline.end[row] == sent:
             steps.append(Step(Part.COMMUNICATION, row, int(timeline.end[row]), until))
             return row
         steps.append(Step(Part.COMMUNICATION, row, sent, until))
-        row, until = previous, sent
+        row, until = before[row], sent
 
 
 def split(path: tuple[Step, ...], problem: Problem) -> dict[Part, int]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from explorer.core.errors import Deadlock, Inapplicable, Incomplete, Inexact
+from explorer.core.errors import Deadlock, Incomplete, Inexact
 from explorer.core.op import KINDS, B, F, Op, Overlapped
 from explorer.core.placement import Placement, linear
 from explorer.core.problem import Communication, Network, Problem
@@ -175,16 +175,6 @@ def test_times_never_fall_when_costs_rise(instance: Instance, random: Random) ->
     for name in COLUMNS:
         assert (getattr(before, name) <= getattr(after, name)).all(), name
     assert before.makespan <= after.makespan
-
-
-@given(instances(shared=True, modes=[Communication.LINK]))
-def test_shared_links_are_served_or_refused(instance: Instance) -> None:
-    schedule, problem = instance
-    if any(len(pairs) > 1 for _, pairs in problem.network.shared):
-        with pytest.raises(Inapplicable, match="directed pairs share"):
-            evaluate(schedule, problem)
-    else:
-        assert_equal(evaluate(schedule, problem), peer_timeline(schedule, problem))
 
 
 @given(instances(sync=False))

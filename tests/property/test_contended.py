@@ -1,0 +1,132 @@
+"""Shared resources: the evaluator against the event-driven peer, CP-SAT, and itself where nothing is shared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import schedules
+from explorer.core.op import B, Entry, F
+from explorer.core.placement import Hop, Placement
+from explorer.core.problem import Communication, Problem
+from explorer.core.schedule import Schedule
+from explorer.evaluation.checker import slack, verify
+from explorer.evaluation.longest_path import evaluate
+from explorer.evaluation.metrics import Part, critical_path, device_figures
+from solvers.solve import confirm
+from tests.property.test_evaluator import Instance, assert_equal, peer_timeline
+from tests.strategies import instances, small_problem
+
+LINK = [Communication.LINK]
+
+
+@settings(max_examples=300)
+@given(instances(shared=True, modes=LINK))
+def test_evaluator_and_peer_agree_to_the_tick(instance: Instance) -> None:
+    assert_equal(evaluate(*instance), peer_timeline(*instance))
+
+
+@given(instances(shared=True, modes=LINK))
+def test_the_checker_finds_nothing(instance: Instance) -> None:
+    schedule, problem = instance
+    timeline = evaluate(schedule, problem)
+    assert verify(timeline, problem) == []
+    assert slack(timeline, problem) == []
+
+
+@settings(max_examples=40)
+@given(instances(shared=True, modes=LINK))
+def test_cp_sat_confirms(instance: Instance) -> None:
+    schedule, problem = instance
+    positive = replace(problem, network=replace(problem.network, latency=problem.network.latency + 1))
+    confirm(evaluate(schedule, positive), positive)
+
+
+@settings(max_examples=25)
+@given(instances(shared=True, modes=LINK))
+def test_compiled_and_plain_loops_agree(instance: Instance) -> None:
+    assert_equal(evaluate(*instance, compile=False), evaluate(*instance, compile=True))
+
+
+@given(instances(modes=LINK))
+def test_what_never_contends_changes_nothing(instance: Instance) -> None:
+    """Every pair shares a resource of its own with a pair that no transfer uses, so all go through the queues."""
+    schedule, problem = instance
+    devices = range(problem.devices)
+    lonely = tuple((f"{i} to {j}", frozenset({(i, j), (i, i)})) for i in devices for j in devices if i != j)
+    queued = replace(problem, network=replace(problem.network, shared=lonely))
+    assert_equal(evaluate(schedule, problem), evaluate(schedule, queued))
+
+
+@given(instances(shared=True, modes=LINK))
+def test_sharing_never_makes_the_first_transfer_earlier(instance: Instance) -> None:
+    """Service in order of readiness may reorder later ones, but nothing starts before its own link alone allows."""
+    schedule, problem = instance
+    timeline = evaluate(schedule, problem)
+    alone = evaluate(schedule, replace(problem, communication=Communication.LATENCY))
+    assert (timeline.start >= alone.start).all()
+
+
+@given(instances(shared=True))
+def test_the_critical_path_has_no_gap(instance: Instance) -> None:
+    schedule, problem = instance
+    timeline = evaluate(schedule, problem)
+    path = critical_path(timeline, problem)
+    assert path[0].start == 0
+    assert path[-1].end == timeline.makespan
+    assert all(one.end == following.start for one, following in pairwise(path))
+
+
+@given(instances(shared=True))
+def test_what_devices_do_adds_up(instance: Instance) -> None:
+    schedule, problem = instance
+    figures = device_figures(evaluate(schedule, problem), problem)
+    assert (figures.exposed_communication >= 0).all()
+    assert (figures.exposed_communication + figures.overhead <= figures.idle).all()
+
+
+def two_senders() -> tuple[Schedule, Problem]:
+    """Devices 0 and 1 each send a microbatch to device 2 through one port; each transfer holds it for 2."""
+    placement = Placement(((Hop(0, 0), Hop(1, 2)), (Hop(0, 1), Hop(1, 2))), (0, 1))
+    orders: list[list[Entry]] = [
+        [F(0, 0), B(0, 0)], [F(0, 1), B(0, 1)], [F(1, 0), F(1, 1), B(1, 0), B(1, 1)],
+    ]  # fmt: skip
+    problem = small_problem(placement)
+    port = ("port of 2", frozenset({(0, 2), (1, 2)}))
+    slow = replace(problem.network, occupancy=np.full_like(problem.network.occupancy, 20))
+    return Schedule.from_orders(placement, orders), replace(
+        problem, network=replace(slow, shared=(port,)), sync=problem.sync * 0
+    )
+
+
+def test_a_transfer_behind_that_of_another_pair_is_on_the_critical_path() -> None:
+    schedule, problem = two_senders()
+    timeline = evaluate(schedule, problem)
+    row = {str(schedule.op(r)): r for r in range(len(schedule))}
+    assert (timeline.sent[row["0F0"]], timeline.sent[row["0F1"]]) == (2, 22)
+    path = critical_path(timeline, problem)
+    communicating = [(step.row, step.start, step.end) for step in path if step.part is Part.COMMUNICATION]
+    assert communicating[:2] == [(row["0F0"], 2, 22), (row["0F1"], 22, 43)]
+
+
+def test_waiting_for_the_transfer_of_another_pair_is_exposed_communication() -> None:
+    schedule, problem = two_senders()
+    exposed = device_figures(evaluate(schedule, problem), problem).exposed_communication
+    # Device 2 waits from 2 until 23 for 0F0, works until 25, and waits until 43 for 0F1; it ends after 2 + 4 + 4 more.
+    assert exposed[2] == (23 - 2) + (43 - 25)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "interleaved-1f1b", "chimera", "hanayo", "zb-v"])
+def test_library_under_one_bus(name: str) -> None:
+    """Everything through one resource, on orders as they are used."""
+    schedule = schedules.find(name)(4, 8)
+    problem = small_problem(schedule.placement)
+    pairs = frozenset((i, j) for i in range(4) for j in range(4) if i != j)
+    bus = replace(problem, network=replace(problem.network, shared=(("bus", pairs),)))
+    timeline = evaluate(schedule, bus)
+    assert_equal(timeline, peer_timeline(schedule, bus))
+    assert timeline.makespan > evaluate(schedule, problem).makespan
