@@ -12,11 +12,13 @@ from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
 from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.memory import fits, peaks
-from solvers.bounds import best_bound, span_bound
+from solvers.bounds import Bound
+from solvers.incumbent import measured
 from solvers.model import build
 from solvers.outcome import Found, Infeasible, Outcome, Proved, Unknown
+from solvers.relaxation import bounds
 from solvers.scope import Objective, first_starts, searching, serves_in_turn
-from solvers.solve import solve
+from solvers.solve import Watch, solve
 from solvers.space import limited_stash, room
 from solvers.work import all_ops, owed_syncs
 
@@ -27,12 +29,14 @@ def optimum(
     *,
     split: bool,
     seed_schedule: Schedule | None = None,
+    bound: Bound | None = None,
     objective: Objective = Objective.MAKESPAN,
     time_limit: float = math.inf,
     workers: int = 1,
     seed: int = 0,
+    watch: Watch | None = None,
 ) -> Outcome:
-    """Search all orders of a placement's ops.
+    """Search all orders of a placement's ops with CP-SAT alone.
 
     Parameters
     ----------
@@ -41,12 +45,15 @@ def optimum(
     split
         Whether the backward is split into I and W.
     seed_schedule
-        A known schedule of the same ops that fits the memory limit; one microbatch after the other by default.
+        A known schedule of the same ops that fits the memory limit; one microbatch after the other by default. It is
+        the hint where its identical microbatches run in order.
+    bound
+        That is known; the greatest of `solvers.relaxation.bounds` by default.
     objective
         What is made as small as possible.
     time_limit
         Seconds.
-    workers, seed
+    workers, seed, watch
         See `solvers.solve.solve`.
 
     Returns
@@ -69,35 +76,31 @@ def optimum(
             return Infeasible(reason)
     _require_seed(known, problem, placement, split)
     best = longest_path(known, problem)
-    by_makespan = objective is Objective.MAKESPAN
-    bound = best_bound(problem, placement, split) if by_makespan else span_bound(problem, placement, split)
-    if by_makespan and best.makespan <= bound.ticks:
-        return Proved(best.makespan, best)
+    if bound is None:
+        bound = max(bounds(problem, placement, split, objective), key=lambda one: one.ticks)
+    if measured(best, objective) <= bound.ticks:
+        return Proved(measured(best, objective), best)
     scope = searching(
-        problem,
-        placement,
-        split=split,
-        objective=objective,
-        horizon=best.makespan if by_makespan else None,
+        problem, placement, split=split, objective=objective, horizon=_horizon(best, problem, objective),
         floor=bound.ticks,
-    )
-    outcome = solve(build(problem, scope), time_limit=time_limit, workers=workers, seed=seed, hint=best)
+    )  # fmt: skip
+    model = build(problem, scope)
+    outcome = solve(model, time_limit=time_limit, workers=workers, seed=seed, hint=best, watch=watch)
     match outcome:
         case Proved() | Found():
             return _better(evaluated_again(outcome, problem, objective), best, objective)
         case Unknown():
-            return Found(measured(best, objective), outcome.bound, best)
+            return Found(measured(best, objective), min(outcome.bound, measured(best, objective)), best)
         case Infeasible():
             raise Disagreement(f"CP-SAT finds nothing as good as a schedule that is known: {outcome.reason}")
 
 
-def measured(timeline: Timeline, objective: Objective) -> int:
-    """The objective of a timeline, in ticks."""
-    match objective:
-        case Objective.MAKESPAN:
-            return timeline.makespan
-        case Objective.SPAN:
-            return int(timeline.spans.max())
+def _horizon(best: Timeline, problem: Problem, objective: Objective) -> int | None:
+    """Ticks by which everything is done in some timeline that is as good as a known one; None if that is not known."""
+    if objective is Objective.MAKESPAN:
+        return best.makespan
+    starts = first_starts(problem, best.schedule.placement)
+    return max(starts) + measured(best, objective) if starts else None
 
 
 def one_by_one(placement: Placement, split: bool) -> Schedule:

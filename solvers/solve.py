@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from typing import Protocol
 
 from ortools.sat.python import cp_model
 
@@ -23,6 +25,9 @@ from solvers.work import every_op
 PROBE_UP_TO = 700
 """Tasks from which on probing in presolve costs more than it brings."""
 
+POLL = 0.1
+"""Seconds between looks at a search that runs in a thread."""
+
 
 def solve(
     model: Model,
@@ -31,6 +36,7 @@ def solve(
     workers: int = 1,
     seed: int = 0,
     hint: Timeline | None = None,
+    watch: Watch | None = None,
 ) -> Outcome:
     """Make the model's objective as small as possible.
 
@@ -46,6 +52,8 @@ def solve(
         Of the search's random choices.
     hint
         A known solution to start from.
+    watch
+        Is told of better solutions and bounds, and of an interruption.
 
     Returns
     -------
@@ -55,7 +63,7 @@ def solve(
     if hint is not None:
         give_hint(model, hint)
     solver = _solver(model, time_limit, workers, seed)
-    status = solver.solve(model.cp)
+    status = _run(solver, model, watch)
     bound = max(model.scope.floor, math.ceil(solver.best_objective_bound - 1e-6))
     match status:
         case cp_model.OPTIMAL:
@@ -68,6 +76,51 @@ def solve(
             return Unknown(bound)
         case _:
             raise ValueError(f"the model is not valid: {model.cp.validate()}")
+
+
+class Watch(Protocol):
+    """Who follows a solve; called from other threads."""
+
+    def solution(self, ticks: int) -> None:
+        """A better solution is there."""
+        ...
+
+    def bound(self, ticks: int) -> None:
+        """A better bound is there."""
+        ...
+
+    def interrupted(self) -> None:
+        """Ctrl-C has ended the search; what is found so far is returned."""
+        ...
+
+
+class _Follow(cp_model.CpSolverSolutionCallback):
+    """Passes solutions on."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._told = watch
+
+    def on_solution_callback(self) -> None:
+        """Tell the objective."""
+        self._told.solution(round(self.objective_value))
+
+
+def _run(solver: cp_model.CpSolver, model: Model, watch: Watch | None) -> cp_model.CpSolverStatus:
+    """Solve, in a thread of its own where an interruption should not lose what is found."""
+    if watch is None:
+        return solver.solve(model.cp)
+    solver.best_bound_callback = lambda bound: watch.bound(math.ceil(bound - 1e-6))
+    solver.parameters.catch_sigint_signal = False
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(solver.solve, model.cp, _Follow(watch))
+        try:
+            while not running.done():
+                wait([running], POLL)
+        except KeyboardInterrupt:
+            solver.stop_search()
+            watch.interrupted()
+    return running.result()
 
 
 def give_hint(model: Model, timeline: Timeline) -> None:

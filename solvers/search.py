@@ -1,0 +1,230 @@
+"""The whole search: seeds, bounds, annealing, CP-SAT. There is always an answer, at once; it only improves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from explorer.core.errors import Inapplicable
+from explorer.core.placement import Placement
+from explorer.core.problem import Problem
+from explorer.core.schedule import Schedule
+from solvers.bounds import Bound, best_bound, span_bound
+from solvers.incumbent import Incumbent, Progress, Watch
+from solvers.optimum import one_by_one, optimum, too_little_memory
+from solvers.orders.known import annealed, followed, listed
+from solvers.outcome import Found, Infeasible, Proved, Unknown
+from solvers.relaxation import makespans, spans
+from solvers.scope import Objective
+from solvers.shop import Shop
+from solvers.windows import span_windows, windows
+
+ANNEAL_FROM = 150
+"""Ops from which annealing is worth loading its compiled loop."""
+
+SOLVE_UP_TO = 6000
+"""Ops up to which CP-SAT gets anywhere."""
+
+SPANS_UP_TO = 4000
+"""Ops up to which heads and tails are found for each device's span."""
+
+HEATS = (1.0, 0.3, 0.6)
+"""First temperatures of successive rounds of annealing."""
+
+SHARE = 0.25
+"""The part of the time limit that annealing may take before CP-SAT."""
+
+Named = tuple[str, Schedule]
+"""A known schedule and where it comes from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a search found.
+
+    Parameters
+    ----------
+    outcome
+        Proved, found with a bound, or infeasible.
+    bound
+        The greatest bound, and what it rests on.
+    seeded_by, found_by
+        The best seed, and what found the schedule that is returned.
+    seconds
+        How long it took.
+    interrupted
+        Whether Ctrl-C ended it.
+    """
+
+    outcome: Proved | Found | Infeasible
+    bound: Bound | None
+    seeded_by: str
+    found_by: str
+    seconds: float
+    interrupted: bool
+
+
+def search(
+    problem: Problem,
+    placement: Placement,
+    *,
+    split: bool,
+    known: Iterable[Named] = (),
+    objective: Objective = Objective.MAKESPAN,
+    time_limit: float = math.inf,
+    workers: int = 1,
+    seed: int = 0,
+    watch: Watch = lambda progress: None,
+) -> Answer:
+    """Find the best order of a placement's ops, or one with a bound.
+
+    Parameters
+    ----------
+    problem, placement
+        Of equal sizes; the problem's memory limit is kept.
+    split
+        Whether every backward is split into I and W.
+    known
+        Named schedules; those of other placements or that do not fit the memory limit serve as far as they can.
+    objective
+        What is made as small as possible.
+    time_limit
+        Seconds; seeds and bounds are found in any case.
+    workers, seed
+        Threads of CP-SAT, and the seed of all random choices. Repeatable with one worker, if time is no limit.
+    watch
+        Is told of progress.
+
+    Raises
+    ------
+    Refuted, Disagreement
+        If checker, evaluator and solver do not agree.
+    """
+    first = one_by_one(placement, split)
+    reason = too_little_memory(first, problem)
+    if reason is not None:
+        return Answer(Infeasible(reason), None, "", "", 0.0, False)
+    start = best_bound if objective is Objective.MAKESPAN else span_bound
+    best = Incumbent(problem, objective, first, "one microbatch at a time", start(problem, placement, split), watch)
+    shop = Shop.of(problem, placement, split)
+    interrupted = False
+    try:
+        _seeds(best, shop, known)
+        best.seeded_by = best.found_by
+        _bounds(best, shop)
+        if not best.proved and len(shop) >= ANNEAL_FROM:
+            _anneal(best, shop, time_limit * SHARE, seed)
+        if not best.proved and len(shop) <= SOLVE_UP_TO:
+            interrupted = _solve(best, split, time_limit, workers, seed)
+    except KeyboardInterrupt:
+        interrupted = True
+    best.require_checked()
+    bound = Bound(min(best.bound.ticks, best.ticks), best.bound.reason)
+    outcome = (
+        Proved(best.ticks, best.timeline) if best.proved else Found(best.ticks, bound.ticks, best.timeline)
+    )  # fmt: skip
+    return Answer(outcome, bound, best.seeded_by, best.found_by, best.seconds, interrupted)
+
+
+def _seeds(best: Incumbent, shop: Shop, known: Iterable[Named]) -> None:
+    """Every named schedule as it is, or followed as far as the memory allows; then list schedules."""
+    best.tell("seeds")
+    for name, schedule in known:
+        orders = shop.conformed(schedule)
+        if orders is None:
+            continue
+        best.offer(shop.schedule(orders), name)
+        if best.proved:
+            return
+        within = followed(shop, orders)
+        if within is not None:
+            best.offer(within, f"{name}, as far as memory allows")
+    for name, schedule in listed(shop):
+        if best.proved:
+            return
+        best.offer(schedule, name)
+
+
+def _bounds(best: Incumbent, shop: Shop) -> None:
+    """What heads and tails prove."""
+    if best.proved:
+        return
+    best.tell("bounds")
+    if best.objective is Objective.MAKESPAN:
+        for bound in makespans(windows(shop)):
+            best.raise_bound(bound)
+    elif len(shop) <= SPANS_UP_TO:
+        for bound in spans(span_windows(shop)):
+            best.raise_bound(bound)
+
+
+def _anneal(best: Incumbent, shop: Shop, until: float, seed: int) -> None:
+    """Rounds of annealing from the best so far, until time is up or three rounds bring nothing."""
+    best.tell("annealing")
+    moves, idle, turn = 50_000, 0, 0
+    spans = best.objective is Objective.SPAN
+    while idle < len(HEATS) and best.seconds < until and not best.proved:
+        orders = shop.conformed(best.timeline.schedule)
+        assert orders is not None, "the best schedule is one of this placement"
+        heat = HEATS[turn % len(HEATS)]
+        found = annealed(shop, orders, moves, heat=heat, spans=spans, seed=seed + turn)
+        better = best.offer(found, "annealing")
+        idle = 0 if better else idle + 1
+        turn += 1
+        moves = min(moves * 2, 800_000)
+
+
+def _solve(best: Incumbent, split: bool, time_limit: float, workers: int, seed: int) -> bool:
+    """Let CP-SAT improve or prove; whether it was interrupted."""
+    left = time_limit - best.seconds
+    if left <= 0:
+        return False
+    best.tell("CP-SAT")
+    follow = _Follow(best)
+    placement = best.timeline.schedule.placement
+    try:
+        outcome = optimum(
+            best.problem, placement, split=split, seed_schedule=best.timeline.schedule, bound=best.bound,
+            objective=best.objective, time_limit=left, workers=workers, seed=seed, watch=follow,
+        )  # fmt: skip
+    except Inapplicable:  # the model does not hold ops without length under a limit; what is known stands
+        return False
+    match outcome:
+        case Proved(ticks, timeline):
+            best.offer(timeline.schedule, "CP-SAT")
+            best.raise_bound(Bound(ticks, "exhausted search (CP-SAT)"))
+        case Found(_, bound, timeline):
+            best.offer(timeline.schedule, "CP-SAT")
+            best.raise_bound(Bound(bound, "search (CP-SAT)"))
+        case Infeasible() | Unknown():
+            raise AssertionError("with a seed there is a schedule")
+    return follow.stopped
+
+
+class _Follow:
+    """Passes what CP-SAT reports on to whoever watches; the incumbent itself changes only when it ends."""
+
+    def __init__(self, best: Incumbent) -> None:
+        self.best = best
+        self.ticks = best.ticks
+        self.floor = best.bound.ticks
+        self.stopped = False
+
+    def solution(self, ticks: int) -> None:
+        """A better solution is there."""
+        self.ticks = min(self.ticks, ticks)
+        self._tell()
+
+    def bound(self, ticks: int) -> None:
+        """A better bound is there."""
+        self.floor = max(self.floor, ticks)
+        self._tell()
+
+    def interrupted(self) -> None:
+        """Ctrl-C has ended the search."""
+        self.stopped = True
+
+    def _tell(self) -> None:
+        best = self.best
+        best.pass_on(Progress(best.seconds, self.ticks, min(self.floor, self.ticks), best.doing))
