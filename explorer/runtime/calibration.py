@@ -1,8 +1,9 @@
 """Costs from traces: what each stage's ops and the transfers between devices take, and how well that explains them.
 
-An op that found its input there took as long as its label says. One that was begun before its input was made (runtimes
+An op that found its input there took as long as its label says. One that was begun before its input had come (runtimes
 wait inside the op) shows what the transfer and the op take together, from the end of what made the input. A device
-that stood idle until an op began shows the transfer alone. Medians are taken of each.
+that stood idle until an op began shows the transfer alone. Medians are taken of each; which ops waited depends on what
+transfers take, so this is done several times.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from explorer.evaluation.longest_path import evaluate
 from explorer.io.profile import Profile, Ran
 
 NANOSECONDS = Fraction(1, 10**9)
+_PASSES = 4
 _IDLE = 20_000
 """Nanoseconds between two ops from which a device counts as having waited."""
 
@@ -41,7 +43,7 @@ class Estimate(NamedTuple):
     samples
         How many.
     waited
-        Whether every sample waited for its input: then the smallest is taken, and transfers are in it.
+        Whether every sample waited for its input: then a transfer's median has been taken off.
     """
 
     median: float
@@ -107,18 +109,37 @@ def calibrate(profiles: Sequence[Profile]) -> Calibration:
     home = _homes(steps[0])
     schedule = _schedule(steps[0], home)
     aligned = all(_agree(step, home) for step in steps)
-    work, together, transfers = _samples(steps, home, aligned)
-    stages: tuple[dict[Kind, Estimate], ...] = tuple({} for _ in home)
-    for stage, kind in sorted(work.keys() | together.keys()):
-        clean = work.get((stage, kind))
-        stages[stage][kind] = _estimate(clean) if clean else _smallest(together[stage, kind])
-    for (stage, kind), samples in together.items():
-        if not stages[stage][kind].waited:
-            transfers += [sample - stages[stage][kind].median for sample in samples]
-    transfer = _estimate(transfers) if transfers else None
+    known = 0.0
+    for number in range(_PASSES):
+        stages, transfer = _estimates(steps, home, aligned, known, first=number == 0)
+        known = transfer.median if transfer else 0.0
     problem = costs(stages, transfer).problem(schedule.placement)
     makespans = tuple(_makespan(step, aligned) for step in steps)
     return Calibration(schedule, stages, transfer, aligned, makespans, evaluate(schedule, problem))
+
+
+def _estimates(
+    steps: Sequence[Step], home: list[int], aligned: bool, known: float, *, first: bool
+) -> tuple[tuple[dict[Kind, Estimate], ...], Estimate | None]:
+    """Stages and transfers, given about how many nanoseconds a transfer takes.
+
+    At ``first`` nothing is known, and some ops that seem to have found their input there have waited for the end of its
+    transfer: the shortest is then the one that surely did not.
+    """
+    work, together, transfers = _samples(steps, home, aligned, known)
+    stages: tuple[dict[Kind, Estimate], ...] = tuple({} for _ in home)
+    for (stage, kind), samples in work.items():
+        stages[stage][kind] = _estimate(samples)
+    for (stage, kind), samples in together.items():
+        if kind in stages[stage]:
+            alone = min(work[stage, kind]) if first else stages[stage][kind].median
+            transfers += [sample - alone for sample in samples]
+    transfer = _estimate(transfers) if transfers else None
+    for stage, kind in together.keys() - work.keys():
+        taken = transfer.median if transfer else 0.0
+        always = _estimate([sample - taken for sample in together[stage, kind]])
+        stages[stage][kind] = always._replace(waited=True)
+    return tuple(dict(sorted(stage.items())) for stage in stages), transfer
 
 
 def costs(stages: Sequence[dict[Kind, Estimate]], transfer: Estimate | None) -> MeasuredCosts:
@@ -144,7 +165,7 @@ def toml(found: Calibration) -> Iterator[str]:
 
 def _said(estimate: Estimate) -> str:
     said = f"[{estimate.low:.0f}, {estimate.high:.0f}] +- {estimate.uncertainty:.0f}, n = {estimate.samples}"
-    return said + ", waits included" if estimate.waited else said
+    return said + ", all waited" if estimate.waited else said
 
 
 def _not_negative(transfer: Estimate | None) -> int:
@@ -225,7 +246,7 @@ def _agree(step: Step, home: list[int]) -> bool:
 _ByOp = dict[tuple[int, Kind], list[float]]
 
 
-def _samples(steps: Sequence[Step], home: list[int], aligned: bool) -> tuple[_ByOp, _ByOp, list[float]]:
+def _samples(steps: Sequence[Step], home: list[int], aligned: bool, known: float) -> tuple[_ByOp, _ByOp, list[float]]:
     """For each stage and kind what ops took alone, and with a transfer; and transfers alone."""
     work: _ByOp = defaultdict(list)
     together: _ByOp = defaultdict(list)
@@ -237,7 +258,7 @@ def _samples(steps: Sequence[Step], home: list[int], aligned: bool) -> tuple[_By
             for ran in ops:
                 made = _producer(ran.op, home, ends) if aligned else None
                 key = (ran.op.stage, ran.op.kind)
-                if made is not None and made > ran.start:
+                if made is not None and made + known > ran.start:
                     together[key].append(ran.end - made)
                 else:
                     work[key].append(ran.end - ran.start)
@@ -252,10 +273,6 @@ def _estimate(samples: Sequence[float]) -> Estimate:
     deviation = float(np.median(np.abs(np.asarray(samples) - median)))
     error = 1.2533 * 1.4826 * deviation / len(samples) ** 0.5
     return Estimate(float(median), float(low), float(high), error, len(samples))
-
-
-def _smallest(samples: Sequence[float]) -> Estimate:
-    return _estimate(samples)._replace(median=float(min(samples)), waited=True)
 
 
 def _makespan(step: Step, aligned: bool) -> int:

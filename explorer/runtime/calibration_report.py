@@ -57,7 +57,7 @@ def _notes(found: Calibration) -> list[str]:
     elif found.transfer is None:
         notes.append("no op was seen to wait for a message, so transfers are unknown; the costs give them no time")
     if any(estimate.waited for stage in found.stages for estimate in stage.values()):
-        notes.append("marked * : every sample waited for its input; the smallest is given, with a transfer in it")
+        notes.append("marked *: every sample waited for its input, so the time is known less a transfer's only")
     return notes
 
 

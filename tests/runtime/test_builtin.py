@@ -32,7 +32,7 @@ BUILTIN = {
 def _stages(count: int) -> list[SimpleNamespace]:
     """As much of a stage as PyTorch's schedules look at when they are made."""
     return [
-        SimpleNamespace(num_stages=count * D, group_size=D, group_rank=0, stage_index=number * D, has_backward=True)
+        SimpleNamespace(num_stages=count * D, group_size=D, group_rank=0, stage_index=number * D, submod=None)
         for number in range(count)
     ]
 

@@ -4,7 +4,9 @@ import importlib.util
 import multiprocessing
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +16,9 @@ from explorer.core.errors import UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import along, linear
 from explorer.core.schedule import Schedule
-from explorer.io import pytorch
+from explorer.io import profile, pytorch
 from explorer.io.check import check
+from explorer.runtime.calibration import calibrate
 from explorer.runtime.cluster import Cluster, RunFailed
 from explorer.runtime.job import job_of, wall_problem
 from explorer.runtime.measure import Measured, measure
@@ -139,3 +142,26 @@ def test_times_that_make_no_sense_are_refused() -> None:
             wall_problem(problem, schedule, Fraction(op), Fraction(latency))
     with pytest.raises(UsageError, match="64 at most, not 65"):
         Cluster(65)
+
+
+def test_the_profiler_trace_of_a_run_gives_its_costs_back(cluster: Cluster, tmp_path: Path) -> None:
+    schedule = schedules.find("zb-h1")(D, M)
+    latency = Fraction(10, 1000)
+    problem = wall_problem(AbstractCosts().problem(schedule.placement), schedule, OP, latency)
+    job, predicted = job_of(schedule, problem, "".join(pytorch.compute_only(schedule)), False)
+    job = replace(job, profile=str(tmp_path))
+    for _ in range(TRIES):
+        measure(cluster, job, predicted)
+        traces = sorted(tmp_path.iterdir())
+        found = calibrate([profile.read(path, profile.pattern(None), place) for place, path in enumerate(traces)])
+        if 0.9 <= found.explained <= 1.1:
+            break
+    assert found.schedule == schedule
+    assert found.aligned
+    assert 0.9 <= found.explained <= 1.1
+    assert found.transfer is not None
+    assert found.transfer.median == pytest.approx(float(latency) * 1e9, rel=0.2)
+    for stage in found.stages:
+        assert [kind.name for kind in stage] == ["F", "I", "W"]
+        for estimate in stage.values():
+            assert estimate.median == pytest.approx(float(OP) * 1e9, rel=0.15)
