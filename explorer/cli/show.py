@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from explorer.cli.evaluate import Subject, evaluated
 from explorer.cli.options import Json, ProblemOptions, shares_problem_options
 
+if TYPE_CHECKING:
+    from explorer.evaluation.results import Evaluation
+
+Output = Annotated[
+    str | None,
+    typer.Option("--output", help="Draw the timeline to this .svg, .pdf, .png or .html file.", show_default=False),
+]
+
 
 @shares_problem_options
-def show(problem: ProblemOptions, subject: Subject, json: Json = False) -> None:
-    """Show a schedule: each device's order, and the timeline as wide as the terminal."""
+def show(problem: ProblemOptions, subject: Subject, output: Output = None, json: Json = False) -> None:
+    """Show a schedule: each device's order, and the timeline as wide as the terminal, or as a figure in a file."""
+    from explorer.cli import console
+    from explorer.reports import contract, pictures
+
+    if output is not None:
+        pictures.require_suffix(Path(output))
+    with console.progress(f"evaluating {subject}"):
+        result = evaluated(problem, subject)
+    if output is not None:
+        pictures.timeline(Path(output), result)
+    if json:
+        console.show_json(contract.timeline(result))
+    elif output is None:
+        _in_terminal(result)
+
+
+def _in_terminal(result: Evaluation) -> None:
     from rich.console import Group
     from rich.text import Text
 
     from explorer.cli import console
-    from explorer.reports import contract, gantt, tables
+    from explorer.reports import gantt, tables
 
-    with console.progress(f"evaluating {subject}"):
-        result = evaluated(problem, subject)
-    if json:
-        console.show_json(contract.timeline(result))
-        return
     width = console.stdout().width
     console.show(
         Group(

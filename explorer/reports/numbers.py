@@ -26,8 +26,15 @@ def time(value: Fraction | None, unit: str) -> str:
     """A time with its unit: as it stands if abstract, else in the SI unit that suits."""
     if value is None or unit == "1":
         return plain(value)
-    scale, name = next(((s, n) for s, n in _TIME if abs(value) >= s), _TIME[-1])
-    return f"{plain(value / scale, 4)} {name}"
+    factor, name = scale(value, unit)
+    return f"{plain(value / factor, 4)} {name}"
+
+
+def scale(value: Fraction, unit: str) -> tuple[Fraction, str]:
+    """The SI unit that suits a time: what to divide by, and its name; 1 and no name for an abstract time."""
+    if unit == "1":
+        return Fraction(1), ""
+    return next(((s, n) for s, n in _TIME if abs(value) >= s), _TIME[-1])
 
 
 def size(value: int | None) -> str:

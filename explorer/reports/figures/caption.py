@@ -23,7 +23,7 @@ def caption(result: Evaluation) -> str:
     said = [f"Per op: {operations(result)}.", f"{communication(result)}."]
     makespan = numbers.time(result.makespan, result.problem.time.unit)
     bubble = numbers.percent(result.levels["execution"].bubble_ratio)
-    said.append(f"Makespan {makespan}, bubble ratio {bubble}.")
+    said += [f"Makespan {makespan}, bubble ratio {bubble}.", f"{memory(result)}."]
     return " ".join(said)
 
 
@@ -51,6 +51,19 @@ def communication(result: Evaluation) -> str:
         spans = np.array([sync.end - sync.start for sync in timeline.syncs])
         said += f"; gradient synchronisation {_range(result, spans)} a chunk"
     return said
+
+
+def memory(result: Evaluation) -> str:
+    """The highest peak, in bytes where they are modelled, and the limit."""
+    peaks = [device.peak_memory for device in result.devices if device.peak_memory is not None]
+    units = max(device.peak_activations for device in result.devices)
+    said = (
+        f"Highest peak of memory: {numbers.size(max(peaks))}" if peaks else f"Most activations: {numbers.plain(units)}"
+    )
+    limit, has = result.problem.memory_limit, result.problem.device_memory
+    if limit is not None:
+        return said + f" (limit {limit.text})"
+    return said + (f" (a device has {numbers.size(has)})" if peaks and has is not None else "")
 
 
 def _used_links(result: Evaluation) -> IntArray:
