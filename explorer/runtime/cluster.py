@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_DEVICES = 64
 """Processes that are started at most; each imports torch."""
+PATIENCE = 1.0
+"""Seconds in which all processes may end by themselves when told to."""
 START_LIMIT = 120.0
 """Seconds in which all processes must have imported torch and found one another."""
 
@@ -144,8 +146,9 @@ class Cluster:
             with suppress(OSError):
                 pipe.send(None)
             pipe.close()
+        deadline = time.monotonic() + PATIENCE
         for process in self._processes:
-            process.join(1.0)
+            process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join()
