@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from explorer.core.errors import Deadlock, Inapplicable, Incomplete
-from explorer.core.op import Kind, Op
+from explorer.core.op import Kind, Op, Overlapped
 from explorer.core.placement import loop, vee
 from explorer.core.schedule import Schedule
 from explorer.evaluation.order_checker import Rule, verify_order
+from explorer.evaluation.posting import turns
 from explorer.io.cells import Action, Message, Upkeep, Verb
 
 
@@ -136,51 +137,24 @@ def with_communication(schedule: Schedule) -> Iterator[str]:
 def lowered(schedule: Schedule) -> list[list[Action]]:
     """Each device's ops with the messages between them, for a schedule that `prepare` returned.
 
-    Devices take turns, an occupancy each where its inputs are there. A send follows its op at once, and the matching
-    receive is posted at the same moment in the other device's line, so both devices see the messages between them in
-    one order and none can be taken for another. REDUCE_GRAD follows a stage's last weight gradient.
+    They stand where PyTorch itself puts them (see `explorer.evaluation.posting`). Both devices see the messages between
+    them in one order, so none can be taken for another. UNSHARD and RESHARD, which only FSDP needs, are left out.
     """
     home = [hop.device for hop in schedule.placement.routes[0]]
-    orders = list(schedule.orders())
-    cursor = [0] * len(orders)
-    lines: list[list[Action]] = [[] for _ in orders]
-    made: set[tuple[int, bool, int]] = set()  # (stage, whether by F, microbatch)
-    open_backwards = [schedule.microbatches] * len(home)
-    remaining = sum(map(len, orders))
-    while remaining:
-        for device, order in enumerate(orders):
-            if cursor[device] == len(order):
-                continue
-            entry = order[cursor[device]]
-            ops = (entry,) if isinstance(entry, Op) else tuple(entry)
-            if not all(_ready(op, made, len(home)) for op in ops):
-                continue
-            cursor[device] += 1
-            remaining -= 1
-            lines[device].append(entry)
-            for op in ops:
-                if op.kind != Kind.W:
-                    made.add((op.stage, op.kind == Kind.F, op.microbatch))
-                if (send := message(op, home)) is not None:
-                    lines[device].append(send)
-                    lines[home[send.peer]].append(send.other_end())
-            for op in ops:
-                if op.kind in (Kind.W, Kind.B):
-                    open_backwards[op.stage] -= 1
-                    if not open_backwards[op.stage]:
-                        lines[device].append(Upkeep(op.stage, "REDUCE_GRAD"))
+    lines: list[list[Action]] = [[] for _ in range(schedule.devices)]
+    for device, rows, reduces in turns(schedule):
+        ops = [schedule.op(row) for row in rows]
+        if reduces >= 0:
+            lines[device].append(Upkeep(reduces, "REDUCE_GRAD"))
+        elif len(ops) == 1:
+            lines[device].append(ops[0])
+        else:
+            lines[device].append(Overlapped(*ops))
+        for op in ops:
+            if (send := message(op, home)) is not None:
+                lines[device].append(send)
+                lines[home[send.peer]].append(send.other_end())
     return lines
-
-
-def _ready(op: Op, made: set[tuple[int, bool, int]], stages: int) -> bool:
-    match op.kind:
-        case Kind.F:
-            return op.stage == 0 or (op.stage - 1, True, op.microbatch) in made
-        case Kind.W:
-            return (op.stage, False, op.microbatch) in made
-        case Kind.I | Kind.B:
-            last = op.stage == stages - 1
-            return (op.stage if last else op.stage + 1, last, op.microbatch) in made
 
 
 def message(op: Op, home: list[int]) -> Message | None:

@@ -8,6 +8,7 @@ import pytest
 
 import schedules
 from explorer.config.recipe import AbstractCosts
+from explorer.core.errors import ExplorerError
 from explorer.core.schedule import Schedule
 from explorer.evaluation.longest_path import evaluate
 from explorer.io import pytorch, table
@@ -111,3 +112,27 @@ def test_pytorch_takes_what_we_refuse() -> None:
         "1RECV_F1,1RECV_F0,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD\n"
     )
     assert [violation.kind for violation in check(text)] == ["misordered-message"]
+
+
+def _every_schedule() -> dict[str, Schedule]:
+    found = {}
+    options = {"hanayo": {"waves": 2}, "interleaved-1f1b": {"chunks": 5}, "looped-bfs": {"chunks": 4}}
+    for named in schedules.every():
+        for own in ({}, options.get(named.name, {})):
+            try:
+                found[f"{named.name} {own or ''}"] = pytorch.prepare(named(D, M, **own)).schedule
+            except ExplorerError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("schedule", _every_schedule().values(), ids=_every_schedule().keys())
+def test_messages_stand_where_pytorch_itself_puts_them(schedule: Schedule, tmp_path) -> None:
+    """But for UNSHARD and RESHARD, which take turns in PyTorch's lowering and are not written."""
+    plain = tmp_path / "plain.csv"
+    plain.write_text("".join(pytorch.compute_only(schedule)))
+    runtime = _runtime(schedule)
+    runtime._load_csv(str(plain))
+    for rank, actions in enumerate(pytorch.lowered(schedule)):
+        theirs = [str(action) for action in runtime.pipeline_order_with_comms[rank]]
+        assert [str(action) for action in actions] == [cell for cell in theirs if not cell.endswith("SHARD")]
