@@ -153,7 +153,8 @@ class _Case:
     def sync(self, op: Op) -> int:
         """What must follow the end of a W or B of this op's chunk."""
         chunk = self.costs.chunk(op)
-        return int(self.costs.problem.sync[chunk]) if len(self.costs.placement.hosts[chunk]) > 1 else 0
+        hosts = len(self.costs.placement.hosts[chunk]) * self.costs.problem.copies
+        return int(self.costs.problem.sync[chunk]) if hosts > 1 else 0
 
     @cached_property
     def paths(self) -> tuple[_Path, ...]:

@@ -195,4 +195,6 @@ def all_ops(placement: Placement, split: bool) -> Iterator[Op]:
 
 def owed_syncs(problem: Problem, placement: Placement) -> tuple[int, ...]:
     """The chunks whose replicas must all-reduce their gradients, ascending."""
-    return tuple(c for c, hosts in enumerate(placement.hosts) if len(hosts) > 1 and problem.sync[c] > 0)
+    return tuple(
+        c for c, hosts in enumerate(placement.hosts) if len(hosts) * problem.copies > 1 and problem.sync[c] > 0
+    )
