@@ -15,6 +15,7 @@ from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
 from explorer.evaluation.case import case_of
+from explorer.evaluation.contended import paths
 from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.results import Comparison, Evaluation, LowerBound, assess
 from explorer.evaluation.steady import SteadyState, steady_state
@@ -28,6 +29,8 @@ BACKWARDS = ("split", "fused")
 
 CONFIRM_UP_TO = 1500
 """Ops up to which ``auto`` has CP-SAT confirm the timeline; it takes well under a second there."""
+CONFIRM_SHARED_UP_TO = 256
+"""The same where transfers of several pairs of devices share something: every two of them make a row of the model."""
 BYTES_PER_OP = 500
 """What an evaluation takes at its peak, all reports included (measured on 10^5 to 10^6 ops)."""
 
@@ -178,7 +181,8 @@ def run(schedule: Schedule, problem: Problem, engine: str = "auto") -> tuple[Tim
 
         return cp_sat(schedule, problem), "cp-sat", None
     timeline = longest_path(schedule, problem)
-    if engine == "longest-path" or len(schedule) > CONFIRM_UP_TO:
+    confirm_up_to = CONFIRM_SHARED_UP_TO if paths(problem).resources else CONFIRM_UP_TO
+    if engine == "longest-path" or len(schedule) > confirm_up_to:
         return timeline, "longest-path", None
     from solvers.solve import confirm
 

@@ -186,6 +186,7 @@ def problems(
         launch=draw(st.integers(0, 2)) if overheads else 0,
         posting=draw(st.integers(0, 2)) if overheads else 0,
         overlap=overlap,
+        copies=draw(st.sampled_from([1, 1, 1, 3])) if sync else 1,
     )
 
 

@@ -15,7 +15,7 @@ from explorer.core.units import duration, number
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time")
 _FACTORS = ("stage_factors", "microbatch_factors", "memory_factors")
-_MODELLED = ("system", "model", "embeddings")
+_MODELLED = ("system", "model", "embeddings", "devices_per_node", "device_map")
 
 
 def from_options(options: ProblemOptions) -> Costs:
@@ -28,6 +28,7 @@ def from_options(options: ProblemOptions) -> Costs:
     """
     abstract = [name for name in (*_TIMES, *_FACTORS, "per_stage") if getattr(options, name)]
     modelled = [name for name in _MODELLED if getattr(options, name)]
+    copies = 1 if options.data_parallel is None else options.data_parallel
     if abstract and modelled:
         raise UsageError(
             f"{_flag(abstract[0])} gives abstract costs and {_flag(modelled[0])} modelled ones; give one or the other"
@@ -43,20 +44,33 @@ def from_options(options: ProblemOptions) -> Costs:
     if options.measured is not None:
         if abstract or modelled:
             raise UsageError(f"--costs gives measured costs; leave {_flag((abstract + modelled)[0])} out")
+        if copies > 1:
+            raise UsageError("measured costs know of no gradient all-reduce; leave --data-parallel out")
         from explorer.config import measured
 
         return measured.load(Path(options.measured), **common)
     if abstract:
-        return AbstractCosts(**_times(options), **_factors(options), per_stage=options.per_stage, **common)
+        return AbstractCosts(
+            **_times(options), **_factors(options), per_stage=options.per_stage, copies=copies, **common
+        )
     from explorer.config import catalogue
     from explorer.config.modelled import ModelledCosts
+    from explorer.config.topology import Layout
 
     return ModelledCosts(
         model=catalogue.load_model(options.model or catalogue.DEFAULT_MODEL),
         system=catalogue.load_system(options.system or catalogue.DEFAULT_SYSTEM),
         embeddings=options.embeddings,
+        layout=Layout(options.devices_per_node, _slots(options.device_map), copies),
         **common,
     )
+
+
+def _slots(text: str | None) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",")) if text is not None else ()
+    except ValueError:
+        raise UsageError(f"--device-map must be slots such as 0,8,1,9, got {text!r}") from None
 
 
 def _times(options: ProblemOptions) -> dict[str, Any]:

@@ -112,6 +112,18 @@ class ProblemOptions:
     measured: Annotated[
         str | None, _option("--costs", help="Measured costs, a file of `explorer calibrate`.", panel=_MODELLED)
     ] = None
+    devices_per_node: Annotated[
+        int | None,
+        _option("--devices-per-node", help="Pipeline devices in a node (default: all of its).", panel=_MODELLED),
+    ] = None
+    device_map: Annotated[
+        str | None,
+        _option("--device-map", help="Slot in the system of each pipeline device, such as 0,8,1,9.", panel=_MODELLED),
+    ] = None
+    data_parallel: Annotated[
+        int | None,
+        _option("--data-parallel", help="Copies of the pipeline that all-reduce their gradients.", panel=_RUN),
+    ] = None
     communication: Annotated[
         str | None, _option("--communication", help="none, latency, link or blocking.", panel=_RUN)
     ] = None

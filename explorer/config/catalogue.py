@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
@@ -9,7 +10,9 @@ from typing import TypeVar
 from explorer.config.decode import decode, load, parse
 from explorer.config.model import Model
 from explorer.config.system import System
+from explorer.config.topology import KINDS, Link, nccl_samples
 from explorer.core.errors import UsageError, nearest
+from explorer.core.files import read_text
 
 T = TypeVar("T")
 
@@ -34,7 +37,17 @@ def load_system(name: str) -> System:
     Malformed
         If the file is broken.
     """
-    return _load(System, "systems", name)
+    system = _load(System, "systems", name)
+    links = {kind: getattr(system.links, kind) for kind in KINDS}
+    folder = Path(name).parent
+    read = {kind: _tested(link, folder) for kind, link in links.items() if link is not None and link.nccl_tests}
+    return replace(system, links=replace(system.links, **read)) if read else system
+
+
+def _tested(link: Link, folder: Path) -> Link:
+    """A link with the times that its file of a test of NCCL holds."""
+    path = folder / link.nccl_tests
+    return Link(times=nccl_samples(read_text(path), str(path)))
 
 
 def load_model(name: str) -> Model:

@@ -93,7 +93,7 @@ def _table(kind: type[T], table: Mapping[str, Any], where: str, path: str) -> T:
     try:
         return kind(**values)
     except UsageError as error:
-        raise Malformed(str(error), where) from None
+        raise Malformed(f"{path.rstrip('.')}: {error}" if path else str(error), where) from None
 
 
 def _value(hint: Any, declared: Field[Any], value: Any, where: str, path: str) -> Any:
@@ -101,6 +101,11 @@ def _value(hint: Any, declared: Field[Any], value: Any, where: str, path: str) -
         hint = next(option for option in get_args(hint) if option is not type(None))
     if _is_long(value):
         raise Malformed(f"{path} is a number beyond 64 bits", where)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise Malformed(f"{path} must be a list, got {value!r}", where)
+        kind = get_args(hint)[0]
+        return tuple(_value(kind, declared, each, where, f"{path}[{place}]") for place, each in enumerate(value))
     if is_dataclass(hint):
         if not isinstance(value, dict):
             raise _wrong(dict, value, where, path)

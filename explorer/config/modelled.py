@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
@@ -12,6 +12,7 @@ from explorer.config.limits import UNLIMITED, check_shares, memory_limit
 from explorer.config.model import Model
 from explorer.config.roofline import BlockCosts, block_costs, embedding_costs, head_costs
 from explorer.config.system import System
+from explorer.config.topology import Layout, pairs_in_use, shared
 from explorer.core.errors import Inapplicable, Inexact, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray, Placement
@@ -42,6 +43,8 @@ class ModelledCosts:
         Time of an overlapped pair, as a fraction of its ops' sum.
     memory_limit
         See `explorer.config.limits`.
+    layout
+        Where the devices sit in the system, and how many data-parallel copies there are.
     """
 
     model: Model
@@ -52,6 +55,7 @@ class ModelledCosts:
     freed_at_input: Fraction = Fraction(0)
     overlap: Fraction = Fraction(1)
     memory_limit: str | None = None
+    layout: Layout = field(default_factory=Layout)
 
     def __post_init__(self) -> None:
         check_shares(self.freed_at_input, self.overlap)
@@ -65,10 +69,13 @@ class ModelledCosts:
         ------
         Inapplicable
             If there are fewer blocks than a route has stages.
+        UsageError
+            If the system has too few devices, or does not join those that exchange data.
         Inexact
             If times or sizes are beyond what 64-bit integers hold.
         """
-        batch = ceil(Fraction(self.model.global_batch, placement.microbatches))
+        slots = self.layout.place(self.system, placement.devices)
+        batch = ceil(Fraction(self.model.global_batch, placement.microbatches * self.layout.copies))
         block = block_costs(self.model, self.system, batch)
         blocks = deal(self.model.blocks, placement)
         chunks = self._chunks(placement, blocks, block, batch)
@@ -84,29 +91,34 @@ class ModelledCosts:
             time=clock.base,
             durations=durations,
             profile_of=np.zeros(placement.microbatches, np.int64),
-            network=self._network(placement, block, clock),
+            network=self._network(placement, slots, block, clock),
             communication=self.communication or Communication.LINK,
             stash=stash,
-            sync=self._syncs(placement, chunks, clock),
+            sync=self._syncs(placement, slots, chunks, clock),
             bytes=in_bytes,
             device_memory=int(self.system.memory.size),
             memory_limit=memory_limit(self.memory_limit, placement.devices, stash, in_bytes),
             launch=clock.ticks(self.system.overheads.launch),
             posting=clock.ticks(self.system.overheads.posting),
             overlap=self.overlap,
+            copies=self.layout.copies,
             rounding=clock.error,
             notes=self._notes(placement, blocks, batch),
         )
 
-    def _network(self, placement: Placement, block: BlockCosts, clock: _Clock) -> Network:
-        system, devices = self.system, range(placement.devices)
+    def _network(self, placement: Placement, slots: tuple[int, ...], block: BlockCosts, clock: _Clock) -> Network:
+        system, pairs = self.system, pairs_in_use(placement)
         links = [system.link_at(index) for index in range(len(system.link_names))]
-        occupancy = [clock.ticks(block.message / link.bandwidth) for link in links]
+        kinds = np.zeros((placement.devices, placement.devices), np.int64)
+        for source, to in pairs:
+            kinds[source, to] = system.link(slots[source], slots[to])
+        occupancy = [clock.ticks(link.occupancy(block.message)) for link in links]
         return Network(
             system.link_names,
-            np.array([[system.link(source, to) for to in devices] for source in devices], np.int64),
-            np.array([clock.ticks(link.latency) for link in links], np.int64),
+            kinds,
+            np.array([clock.ticks(link.startup) for link in links], np.int64),
             np.tile(np.array(occupancy, np.int64), (1, placement.chunks, 1)),
+            shared(system, slots, pairs),
         )
 
     def _chunks(self, placement: Placement, blocks: list[int], block: BlockCosts, batch: int) -> list[BlockCosts]:
@@ -134,19 +146,26 @@ class ModelledCosts:
             weights=np.array([chunk.weights for chunk in chunks], np.int64),
         )
 
-    def _syncs(self, placement: Placement, chunks: list[BlockCosts], clock: _Clock) -> IntArray:
-        """Ring all-reduces over the slowest link among a chunk's hosts: 2 (n-1)/n bytes/bandwidth + 2 (n-1) latency."""
+    def _syncs(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts], clock: _Clock) -> IntArray:
+        """Ring all-reduces over the slowest link among a chunk's hosts: 2 (n-1)/n bytes/bandwidth + 2 (n-1) latency.
+
+        Data-parallel copies are hosts too, on nodes of their own: the ring then goes between nodes.
+        """
         if not self.gradient_sync:
             return np.zeros(placement.chunks, np.int64)
+        copies, system = self.layout.copies, self.system
+        node, apart = system.devices_per_node, max(slots) // system.devices_per_node + 1
 
         def seconds(chunk: int) -> Fraction:
-            hosts = placement.hosts[chunk]
-            steps = 2 * (len(hosts) - 1)
+            hosts = [
+                slots[host] + copy * apart * node for copy in range(min(copies, 2)) for host in placement.hosts[chunk]
+            ]
+            count = len(placement.hosts[chunk]) * copies
             ring = zip(hosts, (*hosts[1:], hosts[0]), strict=True)
-            kinds = {self.system.link(source, to) for source, to in ring if source != to}
-            size = Fraction(chunks[chunk].gradient, len(hosts))
-            times = [steps * (size / link.bandwidth + link.latency) for link in map(self.system.link_at, kinds)]
-            return max(times, default=Fraction(0))
+            kinds = {system.link(source, to) for source, to in ring if source != to}
+            size = Fraction(chunks[chunk].gradient, count)
+            links = map(system.link_at, kinds)
+            return max((2 * (count - 1) * (link.occupancy(size) + link.startup) for link in links), default=Fraction(0))
 
         return np.array([clock.ticks(seconds(chunk)) for chunk in range(placement.chunks)], np.int64)
 
@@ -155,10 +174,13 @@ class ModelledCosts:
         whole = self.model.blocks
         if any(whole * share != count for share, count in zip(placement.shares, blocks, strict=True)):
             notes.append(f"{whole} blocks do not divide evenly: stages hold {min(blocks)} to {max(blocks)}")
-        sequences = batch * placement.microbatches
+        copies = self.layout.copies
+        sequences = batch * placement.microbatches * copies
         if sequences != self.model.global_batch:
             notes.append(
-                f"{placement.microbatches} microbatches of {batch} make a batch of {sequences} sequences, not the "
+                f"{copies} times "
+                * (copies > 1)
+                + f"{placement.microbatches} microbatches of {batch} make a batch of {sequences} sequences, not the "
                 f"model's {self.model.global_batch}: do not compare its time with that of other numbers of microbatches"
             )
         return tuple(notes)

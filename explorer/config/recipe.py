@@ -52,6 +52,8 @@ class AbstractCosts:
         Activations a device may hold, in device units: ``"4"``, or one a device: ``"4,3,2,1"``.
     launch, posting
         Time that every op, and every send, adds on its device.
+    copies
+        Data-parallel copies of the whole pipeline, whose gradients are all-reduced in ``sync_time`` too.
     """
 
     forward: Fraction = Fraction(1)
@@ -72,6 +74,7 @@ class AbstractCosts:
     memory_limit: str | None = None
     launch: Fraction = Fraction(0)
     posting: Fraction = Fraction(0)
+    copies: int = 1
 
     def __post_init__(self) -> None:
         for name in ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "launch", "posting"):
@@ -82,6 +85,8 @@ class AbstractCosts:
             if any(factor <= 0 for factor in getattr(self, name)):
                 raise UsageError(f"{name.replace('_', ' ')} must be positive")
         check_shares(self.freed_at_input, self.overlap)
+        if self.copies < 1:
+            raise UsageError(f"data-parallel copies must be at least 1, got {self.copies}")
         self.kinds()
 
     def kinds(self) -> dict[Kind, Fraction]:
@@ -149,6 +154,7 @@ class AbstractCosts:
             launch=time.ticks(self.launch),
             posting=time.ticks(self.posting),
             overlap=self.overlap,
+            copies=self.copies,
             notes=self._notes(placement),
         )
 
@@ -163,7 +169,7 @@ class AbstractCosts:
         return factors or (Fraction(1),) * count
 
     def _notes(self, placement: Placement) -> tuple[str, ...]:
-        replicas = any(len(hosts) > 1 for hosts in placement.hosts)
+        replicas = self.copies > 1 or any(len(hosts) > 1 for hosts in placement.hosts)
         if replicas and self.gradient_sync and not self.sync_time:
             return ("the replicas' gradient synchronisation takes no time here; --sync-time gives it one",)
         return ()

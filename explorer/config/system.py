@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from explorer.config.decode import measured
+from explorer.config.topology import KINDS, Link, Links, Sharing
 from explorer.core.errors import UsageError
 
 
@@ -51,22 +52,6 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Link:
-    """A link between two devices, each direction on its own: seconds, and B/s as reached by one transfer."""
-
-    latency: Fraction = measured("time")
-    bandwidth: Fraction = measured("bandwidth")
-
-
-@dataclass(frozen=True)
-class Links:
-    """Between devices of one node, and between nodes."""
-
-    network: Link
-    node: Link | None = None
-
-
-@dataclass(frozen=True)
 class Overheads:
     """Seconds that every op, and every send, takes on its device besides."""
 
@@ -82,13 +67,25 @@ class System:
     ----------
     description
         One line.
+    compute, memory, overheads
+        Of one device.
+    links
+        One of each kind; two devices use that of the smallest group that holds both.
     devices_per_node
-        Pipeline device d sits in node d // devices_per_node.
+        Slots d // devices_per_node are one node.
+    devices_per_switch
+        The same for PCIe switches (or the like) inside a node; 0 where there are none.
+    nodes_per_rack
+        The same for racks; 0 where there are none.
+    nodes
+        How many there are; 0 for as many as are asked for.
+    shared
+        What transfers pass through one at a time.
 
     Raises
     ------
     UsageError
-        If a rate is not positive, an efficiency is not within (0, 1], or nodes of several devices have no inner link.
+        If a rate is not positive, an efficiency is not within (0, 1], or a group of devices has no link.
     """
 
     description: str
@@ -96,13 +93,14 @@ class System:
     memory: Memory
     links: Links
     devices_per_node: int = 1
+    devices_per_switch: int = 0
+    nodes_per_rack: int = 0
+    nodes: int = 0
+    shared: tuple[Sharing, ...] = ()
     overheads: Overheads = field(default_factory=Overheads)
 
     def __post_init__(self) -> None:
-        if self.devices_per_node < 1:
-            raise UsageError(f"devices_per_node must be at least 1, got {self.devices_per_node}")
-        if self.devices_per_node > 1 and self.links.node is None:
-            raise UsageError("nodes of several devices need a table [links.node]")
+        self._require_groups()
         for name, part in (("compute", self.compute), ("memory", self.memory)):
             if not 0 < part.efficiency <= 1:
                 raise UsageError(f"{name}.efficiency must be over 0 and at most 1, got {float(part.efficiency):g}")
@@ -110,28 +108,65 @@ class System:
             "compute.matrix": self.compute.matrix,
             "memory.size": self.memory.size,
             "memory.bandwidth": self.memory.bandwidth,
-            "links.network.bandwidth": self.links.network.bandwidth,
         }
-        if self.links.node is not None:
-            rates["links.node.bandwidth"] = self.links.node.bandwidth
         for name, rate in rates.items():
             if rate <= 0:
                 raise UsageError(f"{name} must be positive")
-        delays = [self.compute.latency, self.memory.latency, self.links.network.latency]
-        delays += [self.overheads.launch, self.overheads.posting]
-        if min(delays + ([self.links.node.latency] if self.links.node else [])) < 0:
+        if min(self.compute.latency, self.memory.latency, self.overheads.launch, self.overheads.posting) < 0:
             raise UsageError("latencies and overheads cannot be negative")
+
+    def _require_groups(self) -> None:
+        if self.devices_per_node < 1:
+            raise UsageError(f"devices_per_node must be at least 1, got {self.devices_per_node}")
+        if min(self.devices_per_switch, self.nodes_per_rack, self.nodes) < 0:
+            raise UsageError("devices_per_switch, nodes_per_rack and nodes cannot be negative")
+        if self.devices_per_switch and self.devices_per_node % self.devices_per_switch:
+            raise UsageError(f"devices_per_switch must divide devices_per_node, got {self.devices_per_switch}")
+        for needed, kind, link in (
+            (self.devices_per_node > 1, "node", self.links.node),
+            (self.devices_per_switch > 1, "switch", self.links.switch),
+            (self.nodes_per_rack > 0, "rack", self.links.rack),
+        ):
+            if needed and link is None:
+                group = {"node": "nodes of several devices", "switch": "switches of several devices", "rack": "racks"}
+                raise UsageError(f"{group[kind]} need a table [links.{kind}]")
+        if not self.link_names:
+            raise UsageError("a system needs a table [links.network] or [links.node]")
 
     @property
     def link_names(self) -> tuple[str, ...]:
-        """The kinds of link: between nodes, and inside one if there is a link of its own."""
-        return ("network",) if self.links.node is None else ("network", "node")
+        """The kinds of link that there are."""
+        return tuple(kind for kind in KINDS if getattr(self.links, kind) is not None)
 
     def link(self, source: int, destination: int) -> int:
-        """The kind of link between two pipeline devices, as an index into `link_names`."""
-        same = source // self.devices_per_node == destination // self.devices_per_node
-        return 1 if same and self.links.node is not None else 0
+        """The kind of link between two slots, as an index into `link_names`.
+
+        Raises
+        ------
+        UsageError
+            If no link joins them.
+        """
+        kind = self._kind(source, destination)
+        if getattr(self.links, kind) is None:
+            raise UsageError(
+                f"slots {source} and {destination} are in different nodes of {self.devices_per_node}, which nothing "
+                "joins: the system needs a table [links.network]"
+            )
+        return self.link_names.index(kind)
+
+    def _kind(self, source: int, destination: int) -> str:
+        def together(size: int) -> bool:
+            return size > 0 and source // size == destination // size
+
+        if together(self.devices_per_switch) and self.links.switch is not None:
+            return "switch"
+        if together(self.devices_per_node) and self.links.node is not None:
+            return "node"
+        if self.nodes_per_rack and not together(self.devices_per_node * self.nodes_per_rack):
+            return "rack"
+        return "network"
 
     def link_at(self, index: int) -> Link:
         """The link of a kind."""
-        return self.links.node if index == 1 and self.links.node is not None else self.links.network
+        found: Link = getattr(self.links, self.link_names[index])
+        return found

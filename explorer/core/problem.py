@@ -130,11 +130,13 @@ class Problem:
     memory_limit
         What peaks must stay under.
     sync
-        (chunks,) ticks of the gradient all-reduce of a chunk; read for chunks with more than one host.
+        (chunks,) ticks of the gradient all-reduce of a chunk; read for chunks with more than one host, copies included.
     launch, posting
         Ticks that every op, and every send, adds on its device.
     overlap
         What an overlapped pair takes, as a fraction of the sum of its ops' durations.
+    copies
+        Data-parallel copies of the whole pipeline: where there are several, every chunk's gradients are all-reduced.
     rounding
         The largest error, in ``time.unit``, made when durations were rounded to ticks.
     notes
@@ -154,6 +156,7 @@ class Problem:
     launch: int = 0
     posting: int = 0
     overlap: Fraction = Fraction(1)
+    copies: int = 1
     rounding: Fraction = Fraction(0)
     notes: tuple[str, ...] = ()
 

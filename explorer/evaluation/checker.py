@@ -191,7 +191,7 @@ class _Run:
         for row, op in enumerate(self.reading.ops):
             if op.kind in (Kind.W, Kind.B):
                 ready[self.chunk(row)] = max(ready[self.chunk(row)], self.end[row])
-        replicated = (chunk for chunk, devices in self.hosts.items() if len(devices) > 1)
+        replicated = (chunk for chunk, on in self.hosts.items() if len(on) > 1 or self.problem.copies > 1)
         return {chunk: ready[chunk] for chunk in replicated if self.problem.sync[chunk] > 0}
 
     def sync_queues(self) -> Iterator[list[Sync]]:

@@ -137,7 +137,8 @@ def synchronise(schedule: Schedule, problem: Problem, end: IntArray) -> tuple[Sy
         In order of their start; requests are served in order of readiness, ties by chunk.
     """
     placement = schedule.placement
-    owed = [chunk for chunk, hosts in enumerate(placement.hosts) if len(hosts) > 1 and problem.sync[chunk] > 0]
+    hosted = [len(hosts) * problem.copies for hosts in placement.hosts]
+    owed = [chunk for chunk, hosts in enumerate(hosted) if hosts > 1 and problem.sync[chunk] > 0]
     if not owed:
         return ()
     done = np.zeros(placement.chunks, np.int64)

@@ -16,6 +16,7 @@ An op is ``(kind, stage, microbatch)`` with kind one of the letters F, I, W, B. 
 ``shared``      {name: set of (device, device) pairs that share it}
 ``launch``      time an occupancy, ``posting`` time a send, ``overlap`` factor on the work of overlapped ops
 ``sync``        {chunk: time}
+``copies``      data-parallel copies of everything
 ``stash``       {(microbatch, chunk): (held, part that I frees)}
 ==============  ======================================================================================================
 """
@@ -221,7 +222,7 @@ class Simulation:
     # Gradient synchronisation
 
     def synchronise_if_done(self, chunk: int, now: Fraction) -> None:
-        if self.left[chunk] == 0 and len(self.hosts[chunk]) > 1 and self.case["sync"][chunk] > 0:
+        if self.left[chunk] == 0 and len(self.hosts[chunk]) * self.case["copies"] > 1 and self.case["sync"][chunk] > 0:
             self.at_time(now, lambda then: self.ask_sync(chunk, then), SYNCHRONISATION, (chunk,))
 
     def ask_sync(self, chunk: int, now: Fraction) -> None:
@@ -316,6 +317,7 @@ def read(schedule: Schedule, problem: Problem, stash: Stash | None = None) -> Ca
         "posting": Fraction(problem.posting),
         "overlap": problem.overlap,
         "sync": {chunk: Fraction(int(cost)) for chunk, cost in enumerate(problem.sync)},
+        "copies": problem.copies,
         "stash": {
             (m, chunk): (
                 Fraction(int(stash.held[profile[m], chunk])),

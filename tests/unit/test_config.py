@@ -51,7 +51,7 @@ def test_quantities_are_exact() -> None:
         ('"2 us"', "2", "links.network.latency needs a unit"),
         ('"2 us"', '"soon"', "links.network.latency must be a number"),
         ('"2 us"', '"-2 us"', "latencies and overheads cannot be negative"),
-        ('"25 GB/s"', '"0 GB/s"', "links.network.bandwidth must be positive"),
+        ('"25 GB/s"', '"0 GB/s"', "links.network: a link's bandwidth must be positive"),
         ('"test"', "7", "description must be text, got 7"),
         ("[memory]", "efficiency = 1.5\n[memory]", "compute.efficiency must be over 0 and at most 1"),
         ("[memory]", 'efficiency = "high"\n[memory]', "compute.efficiency must be a number"),

@@ -1,0 +1,269 @@
+"""Topologies: which link joins two slots, what pairs share, where devices sit, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import schedules
+from explorer.config import catalogue
+from explorer.config.decode import decode, parse
+from explorer.config.modelled import ModelledCosts
+from explorer.config.system import System
+from explorer.config.topology import Layout, Link, Sample, nccl_samples, pairs_in_use, shared
+from explorer.core.errors import Malformed, UsageError
+from explorer.core.placement import linear, loop
+from explorer.evaluation.longest_path import evaluate
+
+CLUSTER = """
+description = "racks of 2 nodes of 4 devices, 2 a switch"
+devices_per_node = 4
+devices_per_switch = 2
+nodes_per_rack = 2
+nodes = 8
+[compute]
+matrix = "100 TFLOP/s"
+[memory]
+size = "80 GiB"
+bandwidth = "2 TB/s"
+[links.switch]
+latency = "1 us"
+bandwidth = "20 GB/s"
+[links.node]
+latency = "2 us"
+bandwidth = "15 GB/s"
+[links.network]
+latency = "5 us"
+bandwidth = "10 GB/s"
+[links.rack]
+latency = "9 us"
+bandwidth = "4 GB/s"
+"""
+NIC = """
+[[shared]]
+name = "NIC"
+devices = 4
+links = ["network", "rack"]
+"""
+
+
+def system(text: str = CLUSTER) -> System:
+    return decode(System, parse(text, "x.toml"), "x.toml")
+
+
+def kinds(system: System, pairs: list[tuple[int, int]]) -> list[str]:
+    return [system.link_names[system.link(*pair)] for pair in pairs]
+
+
+def test_the_smallest_group_that_holds_both_gives_the_link() -> None:
+    pairs = [(0, 1), (1, 2), (3, 4), (0, 7), (7, 8), (15, 0)]
+    assert kinds(system(), pairs) == ["switch", "node", "network", "network", "rack", "rack"]
+
+
+def test_a_nic_a_node_is_shared_by_all_that_leaves_or_enters_it() -> None:
+    """Interleaved over two nodes of 4: 3 -> 4 and 7 -> 0 cross forward, 4 -> 3 and 0 -> 7 backward."""
+    slots = tuple(range(8))
+    found = dict(shared(system(CLUSTER + NIC), slots, pairs_in_use(loop(8, 8, 2))))
+    assert found == {
+        "NIC 0 out": {(3, 4), (0, 7)}, "NIC 1 in": {(3, 4), (0, 7)},
+        "NIC 1 out": {(7, 0), (4, 3)}, "NIC 0 in": {(7, 0), (4, 3)},
+    }  # fmt: skip
+    half = dict(shared(system(CLUSTER + NIC + 'duplex = "half"'), slots, pairs_in_use(loop(8, 8, 2))))
+    assert half == {name: {(3, 4), (0, 7), (7, 0), (4, 3)} for name in ("NIC 0", "NIC 1")}
+
+
+def test_parallel_ones_spread_pairs_statically() -> None:
+    two = shared(system(CLUSTER + NIC + "parallel = 2"), tuple(range(8)), pairs_in_use(loop(8, 8, 2)))
+    assert dict(two) == {name: pairs for name, pairs in two if len(pairs) > 1}
+    assert {name for name, _ in two} == {"NIC 0 (1) out", "NIC 1 (1) in", "NIC 1 (1) out", "NIC 0 (1) in"}
+    assert shared(system(CLUSTER + NIC + "parallel = 2"), (0, 4, 1, 5), [(0, 1), (2, 1)])[0][1] == {(0, 1), (2, 1)}
+
+
+def test_a_pipeline_with_one_pair_each_way_shares_nothing() -> None:
+    assert shared(system(CLUSTER + NIC), tuple(range(8)), pairs_in_use(linear(8, 8))) == ()
+
+
+def test_layouts() -> None:
+    cluster = system()
+    assert Layout().place(cluster, 6) == (0, 1, 2, 3, 4, 5)
+    assert Layout(per_node=1).place(cluster, 3) == (0, 4, 8)
+    assert Layout(per_node=2).place(cluster, 4) == (0, 2, 4, 6)
+    assert Layout(slots=(5, 0)).place(cluster, 2) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "devices", "message"),
+    [
+        (Layout(), 33, "33 devices need 9 nodes of 4, and the system has 8: 32 devices in all"),
+        (Layout(per_node=1), 9, "9 devices need 9 nodes"),
+        (Layout(slots=(0, 32)), 2, "2 devices need 9 nodes"),
+        (Layout(copies=9), 4, "9 copies of 4 devices need 9 nodes"),
+        (Layout(per_node=5), 8, "a node of this system has 4 devices, not 5"),
+        (Layout(slots=(0, 1)), 3, "the map of devices names 2 slots for 3 devices"),
+    ],
+)
+def test_more_than_the_system_has(layout: Layout, devices: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        layout.place(system(), devices)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"per_node": 1, "slots": (0,)}, "not both"),
+        ({"per_node": 0}, "devices per node must be at least 1"),
+        ({"slots": (1, 1)}, "a slot of its own"),
+        ({"slots": (-1, 1)}, "a slot of its own"),
+        ({"copies": 0}, "data-parallel copies must be between 1"),
+    ],
+)
+def test_layouts_that_are_none(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Layout(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("devices_per_switch = 2", "devices_per_switch = 3", "devices_per_switch must divide devices_per_node"),
+        ("nodes = 8", "nodes = -1", "cannot be negative"),
+        ("[links.rack]", "[links.uplink]", "unknown key 'links.uplink'"),
+        ('bandwidth = "4 GB/s"', "", "links.rack: a link needs both latency and bandwidth"),
+        ('latency = "9 us"\nbandwidth = "4 GB/s"', "", "links.rack: a link needs either latency and bandwidth"),
+        (
+            'bandwidth = "4 GB/s"',
+            'bandwidth = "4 GB/s"\n[[shared]]\ndevices = 2',
+            r"the key 'shared\[0\].name' is missing",
+        ),
+        (
+            'bandwidth = "4 GB/s"',
+            'bandwidth = "4 GB/s"\n[[shared]]\nname = "x"\ndevices = 0',
+            r"shared\[0\]: devices and",
+        ),
+        (
+            'bandwidth = "4 GB/s"',
+            'bandwidth = "4 GB/s"\n[[shared]]\nname = "x"\nlinks = ["netwrok"]',
+            r"shared\[0\]: no kind of link is called 'netwrok'; did you mean 'network'",
+        ),
+        (
+            'bandwidth = "4 GB/s"',
+            'bandwidth = "4 GB/s"\n[[shared]]\nname = "x"\nduplex = "both"',
+            "must be full or half",
+        ),
+        ('bandwidth = "4 GB/s"', 'bandwidth = "4 GB/s"\n[shared]\nname = "x"', "shared must be a list"),
+        ('latency = "9 us"\nbandwidth = "4 GB/s"', 'times = [{size = "1 KiB", time = "9 us"}]', "at least two sizes"),
+        (
+            'latency = "9 us"\nbandwidth = "4 GB/s"',
+            'times = [{size = "2 KiB", time = "9 us"}, {size = "1 KiB", time = "9 us"}]',
+            "by ascending size",
+        ),
+    ],
+)
+def test_broken_topologies_are_refused(old: str, new: str, message: str) -> None:
+    assert old in CLUSTER
+    with pytest.raises(Malformed, match=message):
+        system(CLUSTER.replace(old, new, 1))
+
+
+def test_nodes_that_nothing_joins() -> None:
+    a = CLUSTER.index("[links.network]")
+    island = replace(system(CLUSTER[:a].replace("nodes_per_rack = 2", "")), nodes=0)
+    costs = ModelledCosts(catalogue.load_model("llama3-8b"), island)
+    costs.problem(linear(4, 8))
+    with pytest.raises(UsageError, match=r"slots 3 and 4 are in different nodes of 4, which nothing joins"):
+        costs.problem(linear(8, 8))
+
+
+def test_measured_times_stand_in_for_latency_and_bandwidth() -> None:
+    us = Fraction(1, 10**6)
+    link = Link(
+        times=(Sample(Fraction(1000), 10 * us), Sample(Fraction(2000), 11 * us), Sample(Fraction(4000), 15 * us))
+    )
+    assert link.startup == 10 * us
+    assert [link.occupancy(size) / us for size in (1, 1000, 1500, 2000, 3000, 4000, 8000)] == [
+        0, 0, Fraction(1, 2), 1, 3, 5, 13,
+    ]  # fmt: skip
+
+
+NCCL = """# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           0             0     float    none      -1     0.20    0.00    0.00      0     0.16    0.00    0.00    N/A
+        1024           256     float    none      -1    13.00    0.08    0.08      0    12.90    0.08    0.08    N/A
+        2048           512     float    none      -1    12.00    0.17    0.17      0    12.70    0.16    0.16    N/A
+     1048576        262144     float    none      -1    60.00   17.48   17.48      0    59.70   17.56   17.56    N/A
+# Out of bounds values : 0 OK
+"""
+
+
+def test_output_of_nccl_tests(tmp_path: Path) -> None:
+    samples = nccl_samples(NCCL, "x.txt")
+    assert [(int(s.size), s.time * 10**6) for s in samples] == [(1024, 13), (2048, 13), (1048576, 60)]
+    (tmp_path / "pair.txt").write_text(NCCL)
+    a = CLUSTER.index("[links.rack]")
+    (tmp_path / "mine.toml").write_text(CLUSTER[:a] + '[links.rack]\nnccl_tests = "pair.txt"\n')
+    read = catalogue.load_system(str(tmp_path / "mine.toml"))
+    assert read.links.rack == Link(times=samples)
+    with pytest.raises(Malformed, match=r"x\.txt:2: expected size, count, type"):
+        nccl_samples(NCCL.splitlines()[-2] + "\n1024 256\n", "x.txt")
+    with pytest.raises(Malformed, match="at least two sizes"):
+        nccl_samples("# nothing", "x.txt")
+    (tmp_path / "pair.txt").unlink()
+    with pytest.raises(UsageError, match=r"there is no file .*pair\.txt"):
+        catalogue.load_system(str(tmp_path / "mine.toml"))
+
+
+def test_one_nic_a_node_slows_what_crosses_it() -> None:
+    """Interleaved schedules cross between nodes twice; 1F1B, with one pair each way, does not notice."""
+    model = catalogue.load_model("llama3-8b")
+    fast = system(CLUSTER.replace("100 TFLOP/s", "50 PFLOP/s").replace("2 TB/s", "1000 TB/s"))
+    slow = replace(fast, shared=())
+    ports = replace(slow, shared=system(CLUSTER + NIC).shared)
+    spans = {}
+    for name in ("1f1b", "interleaved-1f1b"):
+        schedule = schedules.find(name)(8, 16)
+        spans[name] = [
+            evaluate(schedule, ModelledCosts(model, each).problem(schedule.placement)).makespan
+            for each in (slow, ports)
+        ]
+    assert spans["1f1b"][0] == spans["1f1b"][1]
+    assert spans["interleaved-1f1b"][0] < spans["interleaved-1f1b"][1]
+
+
+def test_data_parallel_copies_all_reduce_every_chunk() -> None:
+    model, cluster = catalogue.load_model("llama3-8b"), system()
+    placement = linear(4, 8)
+    costs = ModelledCosts(model, cluster, layout=Layout(copies=4))
+    problem = costs.problem(placement)
+    assert problem.copies == 4
+    schedule = schedules.find("1f1b")(4, 8)
+    timeline = evaluate(schedule, problem)
+    assert [sync.chunk for sync in timeline.syncs] == [3, 2, 1, 0]
+    assert timeline.makespan == timeline.syncs[-1].end
+    alone = evaluate(schedule, replace(costs, gradient_sync=False).problem(placement))
+    assert alone.syncs == () and alone.makespan == timeline.compute_end
+    # A ring of 4 over the network (copies are on nodes of their own): 6 steps of a quarter of the gradients.
+    parameters = 8 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)  # of 8 blocks of Llama 3 8B
+    network = cluster.links.network
+    assert network is not None and network.bandwidth is not None and network.latency is not None
+    expected = 6 * (Fraction(4 * parameters, 4) / network.bandwidth + network.latency)
+    assert abs(problem.time.value(int(problem.sync[0])) - expected) <= problem.time.tick
+
+
+def test_copies_share_the_global_batch() -> None:
+    model, cluster = catalogue.load_model("llama3-8b"), system()
+    alone = ModelledCosts(model, cluster).problem(linear(4, 32))
+    shared_out = ModelledCosts(model, cluster, layout=Layout(copies=4)).problem(linear(4, 8))
+    assert (shared_out.durations == alone.durations).all() and shared_out.notes == alone.notes == ()
+
+
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/clusters.md").read_text().split("```toml\n")[1].split("```")[0]
+    (tmp_path / "mine.toml").write_text(text)
+    (tmp_path / "between-racks.txt").write_text(NCCL)
+    read = catalogue.load_system(str(tmp_path / "mine.toml"))
+    problem = ModelledCosts(catalogue.load_model("gpt3-175b"), read).problem(loop(32, 32, 2))
+    assert {name.split()[0] for name, _ in problem.network.shared} == {"NIC", "uplink"}
