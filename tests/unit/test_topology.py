@@ -265,6 +265,6 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(text)
     (tmp_path / "between-racks.txt").write_text(NCCL)
     read = catalogue.load_system(str(tmp_path / "mine.toml"))
-    costs = ModelledCosts(catalogue.load_model("gpt3-175b"), read, layout=Layout(per_node=2))
+    costs = ModelledCosts(catalogue.load_model("gpt3-175b"), read, layout=Layout(per_node=1))
     problem = costs.problem(loop(16, 16, 2))
     assert {name.split()[0] for name, _ in problem.network.shared} == {"NIC", "uplink"}
