@@ -17,6 +17,8 @@ from explorer.core.timeline import Timeline
 from explorer.evaluation.case import case_of
 from explorer.evaluation.contended import paths
 from explorer.evaluation.longest_path import evaluate as longest_path
+from explorer.evaluation.messages import Messages, told
+from explorer.evaluation.messages import evaluate as in_order
 from explorer.evaluation.results import Comparison, Evaluation, LowerBound, assess
 from explorer.evaluation.steady import SteadyState, steady_state
 from explorer.io import native, table
@@ -52,6 +54,7 @@ def evaluate(
     options: Mapping[str, object] | None = None,
     backward: str | None = None,
     engine: str = "auto",
+    messages: str = Messages.INDEPENDENT,
 ) -> Evaluation:
     """Evaluate one schedule at three levels.
 
@@ -69,6 +72,8 @@ def evaluate(
         ``"split"`` replaces every B by I and W, ``"fused"`` every I directly followed by its W by B.
     engine
         One of `ENGINES`.
+    messages
+        In which order messages are served in mode ``link``, see `explorer.evaluation.messages`.
 
     Raises
     ------
@@ -98,7 +103,13 @@ def evaluate(
         schedule = schedule.with_split_backward() if backward == "split" else schedule.with_fused_backward()
     problem = costs.problem(schedule.placement)
     case = case_of(problem, schedule.placement, options)
-    timeline, used, confirmed_by = run(schedule, problem, engine)
+    waits: tuple[str, ...] = ()
+    if _discipline(messages, engine) is Messages.INDEPENDENT:
+        timeline, used, confirmed_by = run(schedule, problem, engine)
+    else:
+        queued = in_order(schedule, problem, Messages(messages))
+        timeline, used, confirmed_by = queued.timeline, "longest-path", None
+        shown, waits = {**shown, "messages": messages}, told(queued, problem)
     asynchrony = named.asynchrony(case) if named else None
     return assess(
         name,
@@ -111,7 +122,7 @@ def evaluate(
         bound=_bound(schedule, problem),
         asynchrony=asynchrony,
         steady=_steady(named, schedule, problem, options, backward) if named and asynchrony else None,
-        cautions=(*(named.cautions(case) if named else ()), *problem.notes),
+        cautions=(*(named.cautions(case) if named else ()), *problem.notes, *waits),
     )
 
 
@@ -123,6 +134,7 @@ def compare(
     *,
     backward: str | None = None,
     engine: str = "auto",
+    messages: str = Messages.INDEPENDENT,
     strict: bool = True,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Comparison:
@@ -148,7 +160,10 @@ def compare(
         label = _label(subject, options)
         progress(label)
         try:
-            row = evaluate(subject, costs, devices, microbatches, options=options, backward=backward, engine=engine)
+            row = evaluate(
+                subject, costs, devices, microbatches,
+                options=options, backward=backward, engine=engine, messages=messages,
+            )  # fmt: skip
         except Inapplicable as reason:
             inapplicable[label] = str(reason)
         else:
@@ -207,6 +222,14 @@ def load(path: Path) -> Schedule:
             raise UsageError(
                 f"{path}: schedules are read from .json and .csv files, not {suffix or 'files without suffix'}"
             )
+
+
+def _discipline(messages: str, engine: str) -> Messages:
+    if messages not in list(Messages):
+        raise UsageError(f"messages cannot be served {messages!r}; known: {', '.join(Messages)}")
+    if messages != Messages.INDEPENDENT and engine == "cp-sat":
+        raise UsageError("the engine cp-sat serves messages independently; messages in order need longest-path")
+    return Messages(messages)
 
 
 def is_file(subject: str) -> bool:

@@ -35,6 +35,7 @@ def compare(problem: ProblemOptions, subjects: Subjects = None, json: Json = Fal
             MICROBATCHES if problem.microbatches is None else problem.microbatches,
             backward=problem.split,
             engine=problem.engine,
+            messages=problem.messages,
             progress=lambda name: status.update(f"evaluating {name}"),
         )
     if json:

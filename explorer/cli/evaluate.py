@@ -53,4 +53,5 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
         options=options,
         backward=problem.split,
         engine=problem.engine,
+        messages=problem.messages,
     )

@@ -127,6 +127,10 @@ class ProblemOptions:
     communication: Annotated[
         str | None, _option("--communication", help="none, latency, link or blocking.", panel=_RUN)
     ] = None
+    messages: Annotated[
+        str,
+        _option("--messages", help="In mode link: independent, fifo-pair or fifo-device [independent].", panel=_RUN),
+    ] = "independent"
     no_gradient_sync: Annotated[
         bool, _option("--no-gradient-sync", help="Leave the replicas' gradient all-reduce out.", panel=_RUN)
     ] = False

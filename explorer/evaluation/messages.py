@@ -197,7 +197,7 @@ def _lengths(schedule: Schedule, problem: Problem) -> IntArray:
     return lengths
 
 
-def said(queued: Queued, problem: Problem, most: int = 3) -> tuple[str, ...]:
+def told(queued: Queued, problem: Problem, most: int = 3) -> tuple[str, ...]:
     """Where messages waited for their turn, in sentences: how many, and the longest waits."""
     if not queued.blocked:
         return ("no message waits for its turn",)

@@ -134,3 +134,34 @@ def test_measured_costs_go_with_no_others(capsys) -> None:
     assert (code, "leave --forward out" in err) == (2, True)
     code, _, err = run(capsys, "evaluate", "1f1b", "-D", "4", "-M", "4", "--costs", "costs.toml")
     assert (code, "measured for 2 stages" in err) == (2, True)
+
+
+def test_evaluate_shows_messages_in_order_and_where_they_wait(capsys) -> None:
+    words = (
+        "evaluate",
+        "1f1b",
+        "-D",
+        "4",
+        "-M",
+        "8",
+        "--forward",
+        "1",
+        "--comm-time",
+        "0.25",
+        "--communication",
+        "link",
+    )
+    alone = json.loads(run(capsys, *words, "--json")[1])
+    code, out, _ = run(capsys, *words, "--messages", "fifo-pair", "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["makespan"] > alone["makespan"]
+    assert result["parameters"]["messages"] == "fifo-pair"
+    assert any("messages wait for their turn" in caution for caution in result["cautions"])
+    for more, message in (
+        (("--messages", "fifo"), "known: independent, fifo-pair, fifo-device"),
+        (("--messages", "fifo-pair", "--engine", "cp-sat"), "need longest-path"),
+        (("--messages", "fifo-pair", "--communication", "latency"), "in mode link, not in mode latency"),
+    ):
+        code, _, err = run(capsys, *words, *more)
+        assert (code, message in err) == (2, True), err

@@ -49,7 +49,7 @@ def test_an_early_receive_delays_a_later_send() -> None:
     assert (rows["1B0"], 8, 10, rows["0F1"]) in queued.blocked
     assert any(
         sentence == "the message of 1B0 on device 1 waits from 8 to 10 behind that of 0F1"
-        for sentence in messages.said(queued, problem)
+        for sentence in messages.told(queued, problem)
     )
 
 
