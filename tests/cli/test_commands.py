@@ -274,7 +274,7 @@ WRONG = [
     (("list", "planets"), "nothing is listed under 'planets'"),
     (("export", "1f1b", "--format", "xls"), "no format is called 'xls'"),
     (("export", "1f1b", "--output", "no/such/folder.json"), "cannot be written"),
-    (("export", "chimera", "--format", "csv"), "one route only"),
+    (("export", "chimera", "--format", "csv"), "gives each stage to one rank"),
 ]
 
 
