@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from explorer.core.errors import UsageError
+from explorer.core.files import write_text
 from explorer.evaluation.results import Evaluation
 from explorer.reports.figures import plot
 from explorer.reports.figures.drawing import drawing
+from explorer.reports.html import page
 
-SUFFIXES = plot.SUFFIXES
+SUFFIXES = (*plot.SUFFIXES, ".html")
 
 
 def require_suffix(path: Path) -> None:
@@ -23,7 +25,8 @@ def require_suffix(path: Path) -> None:
     if path.suffix.lower() not in SUFFIXES:
         given = path.suffix or "files without suffix"
         raise UsageError(f"pictures are written to {', '.join(SUFFIXES)} files, not {given}: {path}")
-    plot.require()
+    if path.suffix.lower() in plot.SUFFIXES:
+        plot.require()
 
 
 def timeline(path: Path, result: Evaluation) -> None:
@@ -35,6 +38,10 @@ def timeline(path: Path, result: Evaluation) -> None:
         See `require_suffix`; also if the file cannot be written.
     """
     require_suffix(path)
-    from explorer.reports.figures.timeline import timeline
+    drawn = drawing(result)
+    if path.suffix.lower() == ".html":
+        write_text(path, page.viewer(drawn.title, [drawn]))
+    else:
+        from explorer.reports.figures.timeline import timeline
 
-    plot.save(path, lambda: timeline(drawing(result)))
+        plot.save(path, lambda: timeline(drawn))

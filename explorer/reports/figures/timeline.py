@@ -131,10 +131,10 @@ def _background(drawn: Drawing, axes: Axes) -> None:
         return
     waits, sends = drawn.waits, drawn.sends
     _add(
-        axes, _boxes(waits.device, waits.start, waits.end, 0.06, 0.94), facecolor="#f9d8bd", linewidth=0,
+        axes, _boxes(waits.device, waits.start, waits.end, 0.06, 0.94), facecolor=palette.WAIT_COLOUR, linewidth=0,
     )  # fmt: skip
     _add(
-        axes, _boxes(sends.device, sends.start, sends.end, 0.06, 0.94), facecolor="#f9d8bd", hatch="//////",
+        axes, _boxes(sends.device, sends.start, sends.end, 0.06, 0.94), facecolor=palette.WAIT_COLOUR, hatch="//////",
         edgecolor=palette.TRANSFER_COLOUR, linewidth=0,
     )  # fmt: skip
 
@@ -296,7 +296,7 @@ def _memory(drawn: Drawing, axes: Axes) -> None:
             over = np.maximum(held, memory.limit[device])
             axes.fill_between(
                 ticks, floor - 0.92 * memory.limit[device] / top, floor - 0.92 * over / top, step="post",
-                color=palette.LIMIT_COLOUR, alpha=0.5, linewidth=0, rasterized=len(drawn.schedule) > VECTOR_OPS,
+                color=palette.OVER_COLOUR, linewidth=0, rasterized=len(drawn.schedule) > VECTOR_OPS,
             )  # fmt: skip
             level = floor - 0.92 * float(memory.limit[device]) / top
             axes.hlines(level, 0, ticks[-1], color=palette.LIMIT_COLOUR, linewidth=0.7, linestyle=(0, (4, 2)))
@@ -317,10 +317,16 @@ def _legend(drawn: Drawing) -> list[Any]:
             )  # fmt: skip
     entries.append(Patch(facecolor=palette.IDLE_COLOUR, label="idle"))
     if few and len(drawn.waits.start):
-        entries.append(Patch(facecolor="#f9d8bd", label="waits for a transfer"))
+        entries.append(Patch(facecolor=palette.WAIT_COLOUR, label="waits for a transfer"))
     if few and len(drawn.sends.start):
         entries.append(
-            Patch(facecolor="#f9d8bd", edgecolor=palette.TRANSFER_COLOUR, linewidth=0, hatch="//////", label="sends")
+            Patch(
+                facecolor=palette.WAIT_COLOUR,
+                edgecolor=palette.TRANSFER_COLOUR,
+                linewidth=0,
+                hatch="//////",
+                label="sends",
+            )
         )
     if 0 < len(drawn.crossings.sent) <= VECTOR_TRANSFERS:
         entries.append(Line2D([], [], color=palette.TRANSFER_COLOUR, linewidth=0.8, label="transfer"))
