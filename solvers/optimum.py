@@ -10,8 +10,9 @@ from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
+from explorer.core.units import as_number
 from explorer.evaluation.longest_path import evaluate as longest_path
-from explorer.evaluation.memory import fits, peaks
+from explorer.evaluation.memory import fits, peaks, static
 from solvers.bounds import Bound
 from solvers.incumbent import measured
 from solvers.model import build
@@ -114,19 +115,27 @@ def one_by_one(placement: Placement, split: bool) -> Schedule:
 def too_little_memory(schedule: Schedule, problem: Problem) -> str | None:
     """Why no order fits the memory limit, given the schedule `one_by_one`; None if that one fits.
 
-    Every order holds all of a microbatch's activations of a device before the first of them is freed.
+    Every order holds all of a microbatch's activations of a device before the first of them is freed, and one microbatch
+    after the other holds no more: what that takes is the smallest feasible limit.
     """
-    spaces = room(problem, schedule.placement.resident)
-    if spaces is None or problem.memory_limit is None:
+    limit, placement = problem.memory_limit, schedule.placement
+    spaces = room(problem, placement.resident)
+    if spaces is None or limit is None:
         return None
-    needed = peaks(schedule, problem, limited_stash(problem, problem.memory_limit))
-    for device, space in enumerate(spaces):
-        if needed[device] > space:
-            return (
-                f"on device {device} one microbatch's activations take {needed[device]} units, but the memory limit "
-                f"{problem.memory_limit.text} leaves {max(0, space)} for them"
-            )
-    return None
+    stash = limited_stash(problem, limit)
+    needed = peaks(schedule, problem, stash)
+    resting = static(schedule, stash) if limit.in_bytes else 0 * needed
+    short = [device for device, space in enumerate(spaces) if needed[device] > space]
+    if not short:
+        return None
+    device, whole = short[0], needed + resting
+    least = as_number(stash.unit * int(whole.max()))
+    unit = " bytes" if limit.in_bytes else ""
+    takes, leaves = (as_number(stash.unit * int(value)) for value in (needed[device], max(0, spaces[device])))
+    return (
+        f"on device {device} one microbatch's activations take {takes}{unit}, but the memory limit {limit.text} leaves "
+        f"{leaves}{unit} for them; the smallest feasible limit is {least}{unit}"
+    )
 
 
 def waiting_can_help(problem: Problem, placement: Placement, objective: Objective) -> bool:

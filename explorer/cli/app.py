@@ -12,6 +12,7 @@ from explorer.cli.compare import compare
 from explorer.cli.evaluate import evaluate
 from explorer.cli.export import export
 from explorer.cli.list import list_
+from explorer.cli.optimize import optimize
 from explorer.cli.run import run
 from explorer.cli.show import show
 
@@ -50,6 +51,7 @@ for name, command in {
     "show": show,
     "export": export,
     "check": check,
+    "optimize": optimize,
     "run": run,
     "calibrate": calibrate,
 }.items():

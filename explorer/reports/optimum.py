@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from rich.console import Group, RenderableType
@@ -11,7 +12,6 @@ from rich.text import Text
 from explorer.evaluation.memory import peaks
 from explorer.evaluation.metrics import critical_path, split
 from explorer.reports import numbers
-from explorer.reports.optimum_json import gap
 from solvers.incumbent import Progress
 from solvers.losses import Loss, losses
 from solvers.optimise import Optimum
@@ -51,7 +51,7 @@ def _answer(result: Optimum) -> RenderableType:
     grid.add_row("longest device span", numbers.time(value(int(timeline.spans.max())), unit))
     grid.add_row("makespan", numbers.time(value(timeline.makespan), unit))
     of = " of the longest device span" if span else ""
-    grid.add_row(f"bound{of}", f"{numbers.time(value(bound.ticks), unit)}; gap {numbers.percent(gap(result))}")
+    grid.add_row(f"bound{of}", f"{numbers.time(value(bound.ticks), unit)}; gap {numbers.percent(result.gap)}")
     grid.add_row("it rests on", bound.reason)
     stash = result.problem.stash
     most = stash.unit * int(peaks(timeline.schedule, result.problem, stash).max())
@@ -105,3 +105,12 @@ def _worst(ours: dict[Loss, Fraction], theirs: dict[Loss, Fraction], unit: str) 
     more = {loss: theirs[loss] - ours[loss] for loss in Loss}
     loss = max(more, key=lambda one: more[one])
     return f"{loss} (+{numbers.time(more[loss], unit)})" if more[loss] > 0 else ""
+
+
+def replayed(findings: Iterable[tuple[str, str, bool | None]]) -> RenderableType:
+    """What a replay found: each what was looked at, what came out, and whether it holds."""
+    table = Table.grid(padding=(0, 2))
+    for what, said, holds in findings:
+        mark = {True: Text("holds", "green"), False: Text("fails", "bold red"), None: Text("not checked", "dim")}[holds]
+        table.add_row(mark, Text(what, "bold"), said)
+    return table

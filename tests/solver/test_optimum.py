@@ -102,7 +102,8 @@ def test_a_limit_below_one_microbatch_is_refused_with_its_device() -> None:
     placement = vee(2, 3)
     outcome = optimum(uniform(placement, limit=1), placement, split=False)
     assert outcome == Infeasible(
-        "on device 0 one microbatch's activations take 2 units, but the memory limit 1 leaves 1 for them"
+        "on device 0 one microbatch's activations take 2, but the memory limit 1 leaves 1 for them; "
+        "the smallest feasible limit is 2"
     )
     model = build(uniform(placement, limit=1), searching(uniform(placement, limit=1), placement, split=False))
     assert isinstance(solve(model), Infeasible)
