@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from explorer.cli.options import DEVICES, MICROBATCHES, Json, ProblemOptions, shares_problem_options
 from explorer.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from explorer.evaluation.results import Comparison
 
 Subjects = Annotated[
     list[str] | None,
@@ -17,18 +21,39 @@ Subjects = Annotated[
 ]
 
 
+Output = Annotated[
+    str | None,
+    typer.Option("--output", help="Draw the comparison to this .svg, .pdf, .png or .html file.", show_default=False),
+]
+
+
 @shares_problem_options
-def compare(problem: ProblemOptions, subjects: Subjects = None, json: Json = False) -> None:
+def compare(problem: ProblemOptions, subjects: Subjects = None, output: Output = None, json: Json = False) -> None:
     """Compare schedules under the same costs, ranked by formula, by table and by execution."""
+    from explorer.cli import console
+    from explorer.reports import contract, pictures, tables
+
+    if output is not None:
+        pictures.require_suffix(Path(output))
+    result = compared(problem, subjects)
+    if output is not None:
+        pictures.comparison(Path(output), result)
+    if json:
+        console.show_json(contract.comparison(result))
+    else:
+        console.show(tables.comparison(result))
+
+
+def compared(problem: ProblemOptions, subjects: list[str] | None) -> Comparison:
+    """Compare what the command line asks for."""
     from explorer import api
     from explorer.cli import console
-    from explorer.reports import contract, tables
 
     names = subjects or [named.name for named in api.known()]
     pairs = _with_options(problem, names)
     costs = problem.costs()
     with console.progress("comparing") as status:
-        result = api.compare(
+        return api.compare(
             pairs,
             costs,
             DEVICES if problem.devices is None else problem.devices,
@@ -38,10 +63,6 @@ def compare(problem: ProblemOptions, subjects: Subjects = None, json: Json = Fal
             messages=problem.messages,
             progress=lambda name: status.update(f"evaluating {name}"),
         )
-    if json:
-        console.show_json(contract.comparison(result))
-    else:
-        console.show(tables.comparison(result))
 
 
 def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, dict[str, object]]]:

@@ -41,8 +41,13 @@ def size(value: int | None) -> str:
     """A number of bytes in the binary unit that suits."""
     if value is None:
         return "-"
-    scale, name = next(((s, n) for s, n in _SIZE if value >= s), _SIZE[-1])
-    return f"{float(value) / scale:.4g} {name}"
+    factor, name = size_scale(value)
+    return f"{float(value) / factor:.4g} {name}"
+
+
+def size_scale(value: int) -> tuple[int, str]:
+    """The binary unit that suits a number of bytes: what to divide by, and its name."""
+    return next(((s, n) for s, n in _SIZE if value >= s), _SIZE[-1])
 
 
 def percent(value: Fraction | None) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from explorer.core.errors import UsageError
+from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.files import write_text
-from explorer.evaluation.results import Evaluation
+from explorer.evaluation.results import Comparison, Evaluation
 from explorer.reports.figures import plot
 from explorer.reports.figures.drawing import drawing
+from explorer.reports.html import comparison as html_comparison
 from explorer.reports.html import page
 
 SUFFIXES = (*plot.SUFFIXES, ".html")
@@ -45,3 +46,24 @@ def timeline(path: Path, result: Evaluation) -> None:
         from explorer.reports.figures.timeline import timeline
 
         plot.save(path, lambda: timeline(drawn))
+
+
+def comparison(path: Path, result: Comparison) -> None:
+    """Draw a comparison to a file: where each makespan goes and peaks of memory; timelines too in HTML.
+
+    Raises
+    ------
+    Inapplicable
+        If no schedule flushes: makespans of the others do not compare.
+    UsageError
+        See `require_suffix`; also if the file cannot be written.
+    """
+    require_suffix(path)
+    if not result.rows:
+        raise Inapplicable("a comparison is drawn by makespan, and none of these schedules flushes")
+    if path.suffix.lower() == ".html":
+        write_text(path, html_comparison.comparison(result))
+    else:
+        from explorer.reports.figures.comparison import comparison
+
+        plot.save(path, lambda: comparison(result))

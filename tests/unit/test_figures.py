@@ -14,7 +14,8 @@ from explorer.core.problem import Communication
 from explorer.evaluation.memory import peaks
 from explorer.evaluation.metrics import work
 from explorer.reports import pictures
-from explorer.reports.figures import palette
+from explorer.reports.figures import breakdown, palette
+from explorer.reports.figures.breakdown import Share
 from explorer.reports.figures.drawing import FIRST, SECOND, drawing
 
 CASES = [
@@ -26,9 +27,13 @@ CASES = [
 ]
 
 
-def evaluated(name, devices, microbatches, mode="latency", **costs):
-    given = {"comm_time": Fraction(1, 2), "sync_time": Fraction(2), "communication": Communication(mode)} | costs
-    return api.evaluate(name, AbstractCosts(**given), devices, microbatches, engine="longest-path")
+def costs(mode="latency", **given):
+    common = {"comm_time": Fraction(1, 2), "sync_time": Fraction(2), "communication": Communication(mode)}
+    return AbstractCosts(**common | given)
+
+
+def evaluated(name, devices, microbatches, mode="latency", **given):
+    return api.evaluate(name, costs(mode, **given), devices, microbatches, engine="longest-path")
 
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}-{case[3]}")
@@ -63,6 +68,21 @@ def test_waits_never_cover_an_op(result):
         for start, end in drawn.waits.of(device) + drawn.sends.of(device):
             for row in result.schedule.rows(device):
                 assert timeline.end[row] <= start or timeline.start[row] >= end
+
+
+def test_stretches_stand_device_by_device_in_order_of_time(result):
+    drawn = drawing(result)
+    for spans in (drawn.waits, drawn.sends, drawn.syncs):
+        places = list(zip(spans.device.tolist(), spans.start.tolist(), strict=True))
+        assert places == sorted(places)
+
+
+def test_every_synchronisation_is_drawn_on_each_of_its_devices(result):
+    drawn = drawing(result)
+    expected = sorted((d, s.start, s.end, s.chunk) for s in result.timeline.syncs for d in s.devices)
+    spans = drawn.syncs
+    columns = (spans.device, spans.start, spans.end, drawn.synced)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
 
 
 def test_crossings_join_each_sender_with_the_op_that_needs_it(result):
@@ -133,6 +153,33 @@ def test_colours_are_distinct_also_to_the_colour_blind():
     colours = [palette.COLOURS[kind] for kind in Kind] + [palette.SYNC_COLOUR, palette.IDLE_COLOUR]
     for place, one in enumerate(colours):
         assert all(np.abs(seen(one) - seen(other)).max() > 0.1 for other in colours[:place])
+
+
+@pytest.mark.parametrize("case", [*CASES, ("gpipe", 3, 5, "latency"), ("zb-h2", 4, 8, "blocking")])
+def test_shares_of_the_makespan_add_up_to_it(case):
+    result = evaluated(*case)
+    shares = breakdown.shares(result)
+    assert sum(shares.values()) == result.makespan
+    assert min(shares.values()) >= 0
+    mean = sum(device.busy for device in result.devices) / result.schedule.devices
+    assert shares[Share.COMPUTE] == mean
+
+
+def test_idle_time_of_1f1b_is_told_apart():
+    """Two devices, two microbatches, F 1 and B 2, no transfer time: device 1 starts at 1 and ends at 7, of 9.
+
+    Device 0 runs F0 F1 B0 B1 with gaps of 2 and 1 around B0; device 1 runs F0 B0 F1 B1 without any.
+    """
+    shares = breakdown.shares(evaluated("1f1b", 2, 2, "none"))
+    assert shares == {
+        Share.COMPUTE: 6, Share.OVERHEAD: 0, Share.COMMUNICATION: 0, Share.EDGES: Fraction(1 + 2, 2),
+        Share.BETWEEN: Fraction(1 + 2, 2), Share.SYNCHRONISATION: 0,
+    }  # fmt: skip
+
+
+def test_synchronisation_counts_only_after_a_devices_last_op():
+    result = evaluated("chimera", 4, 4)
+    assert breakdown.shares(result)[Share.SYNCHRONISATION] == 2  # every device ends with one of 2, by the timeline
 
 
 def test_unknown_suffix_is_refused(tmp_path):
@@ -212,3 +259,15 @@ class TestStaticFigures:
         file = tmp_path / "large.svg"
         pictures.timeline(file, result)
         assert file.stat().st_size < 1_000_000
+
+    def test_bars_are_the_shares(self):
+        from explorer.reports.figures.comparison import comparison
+
+        names = ("1f1b", "zb-h1", "chimera")
+        result = api.compare([(name, {}) for name in names], costs(), 4, 4, engine="longest-path")
+        times, memory = comparison(result).axes
+        for container in times.containers:
+            for bar, row in zip(container, breakdown.bars(result), strict=True):
+                assert bar.get_width() == pytest.approx(float(row.shares[Share(container.get_label())]))
+        assert [label.get_text() for label in times.get_yticklabels()] == [row.name for row in result.rows]
+        assert [bar.get_width() for bar in memory.containers[0]] == [float(row.peak) for row in breakdown.bars(result)]

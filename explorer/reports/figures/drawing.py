@@ -25,7 +25,7 @@ WHOLE, FIRST, SECOND = 0, 1, 2
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Stretches of devices' time, in ticks; each an array over stretches, device by device."""
+    """Stretches of devices' time, in ticks; each an array over stretches, device by device and in order of time."""
 
     device: IntArray
     start: IntArray
@@ -189,7 +189,7 @@ def drawing(result: Evaluation) -> Drawing:
     """Gather what there is to draw of an evaluation."""
     timeline, schedule = result.timeline, result.schedule
     source = producers(schedule)
-    synced = [(device, sync) for sync in timeline.syncs for device in sync.devices]
+    synced = sorted((device, sync.start, sync.end, sync.chunk) for sync in timeline.syncs for device in sync.devices)
     return Drawing(
         name=result.name,
         title=title(result),
@@ -200,12 +200,8 @@ def drawing(result: Evaluation) -> Drawing:
         part=_parts(schedule),
         waits=_waits(timeline, source),
         sends=_sends(timeline),
-        syncs=Spans(
-            np.array([device for device, _ in synced], np.int64),
-            np.array([sync.start for _, sync in synced], np.int64),
-            np.array([sync.end for _, sync in synced], np.int64),
-        ),
-        synced=np.array([sync.chunk for _, sync in synced], np.int64),
+        syncs=Spans(*np.array(synced, np.int64).reshape(-1, 4).T[:3]),
+        synced=np.array([chunk for *_, chunk in synced], np.int64),
         crossings=_crossings(timeline, source),
         memory=_memory(result),
         path=result.path,
