@@ -20,6 +20,8 @@ from explorer.runtime.job import Job, job_of, wall_problem
 if TYPE_CHECKING:
     from explorer.runtime.worker import Record
 
+LATE = 0.1
+"""Share of the prediction from which a run is too late to say much about the schedule."""
 TOLERANCE = 1e-9
 """Largest relative difference from the unsplit model's gradients and losses, in 64-bit floats."""
 
@@ -135,6 +137,11 @@ def run(
         notes += (
             "PyTorch runs the two of an overlapped pair one after the other, the first without waiting for the "
             "input of the second: it may be faster than predicted",
+        )
+    if measured.excess > LATE:
+        notes += (
+            f"this machine was late by {measured.excess:.0%}: it is busy, or ops of {float(mean_op) * 1e3:g} ms are "
+            "short against what it needs between them; run again, or with a longer --op-time",
         )
     return measured, notes
 
