@@ -15,6 +15,7 @@ from explorer.cli.list import list_
 from explorer.cli.optimize import optimize
 from explorer.cli.run import run
 from explorer.cli.show import show
+from explorer.cli.sweep import sweep
 
 app = typer.Typer(
     name="explorer",
@@ -49,6 +50,7 @@ for name, command in {
     "evaluate": evaluate,
     "compare": compare,
     "show": show,
+    "sweep": sweep,
     "export": export,
     "check": check,
     "optimize": optimize,
