@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import schedules
-from explorer.core.errors import Inapplicable, UsageError
+from explorer.core.errors import Deadlock, Inapplicable, Incomplete, UsageError
 from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
@@ -116,6 +116,7 @@ def evaluate(
         {"devices": schedule.devices, "microbatches": schedule.microbatches, **shown},
         timeline,
         problem,
+        case,
         _formula(named, case, changed=len(schedule) != as_built),
         engine=used,
         confirmed_by=confirmed_by,
@@ -164,14 +165,14 @@ def compare(
                 subject, costs, devices, microbatches,
                 options=options, backward=backward, engine=engine, messages=messages,
             )  # fmt: skip
-        except Inapplicable as reason:
+        except (Inapplicable, Incomplete, Deadlock) as reason:
             inapplicable[label] = str(reason)
         else:
             rows.append(replace(row, name=label))
     if not rows and strict:
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
         raise Inapplicable(f"none of the schedules exists for this problem: {reasons}")
-    rows.sort(key=lambda row: row.makespan)
+    rows.sort(key=lambda row: (row.fits_memory is False, row.makespan))
     synchronous = [row for row in rows if row.steady is None]
     asynchronous = [row for row in rows if row.steady is not None]
     asynchronous.sort(key=lambda row: row.throughput or 0, reverse=True)

@@ -53,11 +53,3 @@ def _asynchrony(case: Case) -> Asynchrony:
 def _formula(case: Case) -> Formula:
     """Device s holds D-s activations."""
     return endless(case)
-
-
-@local_accumulation.caution
-def _caution(case: Case) -> str | None:
-    return (
-        "local-accumulation is asynchronous: weights change between forward and backward, and what counts is the "
-        "period of its steady state, not the makespan of a number of microbatches"
-    )

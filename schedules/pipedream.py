@@ -52,11 +52,3 @@ def endless(case: Case) -> Formula:
         "no flush, so no makespan: see the period of the steady state",
         peak_activations=tuple(Fraction(min(case.microbatches, case.devices - s)) for s in range(case.devices)),
     )
-
-
-@pipedream.caution
-def _caution(case: Case) -> str | None:
-    return (
-        f"pipedream is asynchronous: gradients are up to {case.devices - 1} updates old, and what counts is the period "
-        "of its steady state, not the makespan of a number of microbatches"
-    )

@@ -58,11 +58,3 @@ def _asynchrony(case: Case) -> Asynchrony:
 def _formula(case: Case) -> Formula:
     """Device s holds D-s activations."""
     return endless(case)
-
-
-@pipedream_2bw.caution
-def _caution(case: Case) -> str | None:
-    return (
-        "pipedream-2bw is asynchronous: gradients are one update old, and what counts is the period of its steady "
-        "state, not the makespan of a number of microbatches"
-    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from explorer.core.errors import Inapplicable
+from explorer.core.errors import LimitTooSmall
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray, Placement
 from explorer.core.problem import Problem
@@ -58,7 +58,7 @@ class Costs(NamedTuple):
 
         Raises
         ------
-        Inapplicable
+        LimitTooSmall
             If some device's memory limit leaves no room for one activation.
         """
         profile, link = problem.profile_of, problem.network.link
@@ -85,7 +85,7 @@ class Costs(NamedTuple):
         held = rows(stash.held)
         for d in devices:
             if max(held[d]) > limit[d]:
-                raise Inapplicable(
+                raise LimitTooSmall(
                     f"the memory limit of device {d} leaves no room for the activation of one microbatch"
                 )
         return cls((F, I, W), sends(transfers.delay), sends(transfers.busy), held, rows(stash.freed_at_input), limit)

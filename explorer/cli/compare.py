@@ -41,7 +41,9 @@ def compare(problem: ProblemOptions, subjects: Subjects = None, output: Output =
     if json:
         console.show_json(contract.comparison(result))
     else:
-        console.show(tables.comparison(result))
+        console.show(tables.comparison(result, console.stdout().width))
+    if problem.mem_limit is not None and not result.fitting:
+        raise typer.Exit(1)
 
 
 def compared(problem: ProblemOptions, subjects: list[str] | None) -> Comparison:
@@ -51,18 +53,35 @@ def compared(problem: ProblemOptions, subjects: list[str] | None) -> Comparison:
 
     names = subjects or [named.name for named in api.known()]
     pairs = _with_options(problem, names)
+    devices, microbatches = _sizes(problem, pairs)
     costs = problem.costs()
     with console.progress("comparing") as status:
         return api.compare(
             pairs,
             costs,
-            DEVICES if problem.devices is None else problem.devices,
-            MICROBATCHES if problem.microbatches is None else problem.microbatches,
+            devices,
+            microbatches,
             backward=problem.split,
             engine=problem.engine,
             messages=problem.messages,
             progress=lambda name: status.update(f"evaluating {name}"),
         )
+
+
+def _sizes(problem: ProblemOptions, pairs: list[tuple[str, dict[str, object]]]) -> tuple[int, int]:
+    """Those given, else those of the first file, else the defaults."""
+    from explorer import api
+
+    devices, microbatches = problem.devices, problem.microbatches
+    file = next((name for name, _ in pairs if api.resolve(name) is None), None)
+    if file is not None and (devices is None or microbatches is None):
+        schedule = api.load(Path(file))
+        devices = schedule.devices if devices is None else devices
+        microbatches = schedule.microbatches if microbatches is None else microbatches
+    return (
+        DEVICES if devices is None else devices,
+        MICROBATCHES if microbatches is None else microbatches,
+    )
 
 
 def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, dict[str, object]]]:

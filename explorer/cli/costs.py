@@ -57,9 +57,11 @@ def from_options(options: ProblemOptions) -> Costs:
     from explorer.config.modelled import ModelledCosts
     from explorer.config.topology import Layout
 
+    model, system = options.model or catalogue.DEFAULT_MODEL, options.system or catalogue.DEFAULT_SYSTEM
     return ModelledCosts(
-        model=catalogue.load_model(options.model or catalogue.DEFAULT_MODEL),
-        system=catalogue.load_system(options.system or catalogue.DEFAULT_SYSTEM),
+        model=catalogue.load_model(model),
+        system=catalogue.load_system(system),
+        title=f"{model} on {system}",
         embeddings=options.embeddings,
         layout=Layout(options.devices_per_node, _slots(options.device_map), copies),
         **common,

@@ -29,6 +29,8 @@ def evaluate(problem: ProblemOptions, subject: Subject, json: Json = False) -> N
         console.show_json(contract.evaluation(result))
     else:
         console.show(tables.evaluation(result))
+    if problem.mem_limit is not None and result.fits_memory is False:
+        raise typer.Exit(1)
 
 
 def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:

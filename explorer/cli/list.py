@@ -33,7 +33,10 @@ def list_(what: What = None, json: Json = False) -> None:
 def _schedules() -> list[dict[str, Any]]:
     from explorer import api
 
-    return [{"name": s.name, "options": dict(s.options), "summary": s.summary, "source": s.source} for s in api.known()]
+    return [
+        {"name": s.name, "options": dict(s.options), "summary": s.summary, "source": s.source}
+        for s in sorted(api.known(), key=lambda s: s.name)
+    ]
 
 
 def _systems() -> list[dict[str, Any]]:

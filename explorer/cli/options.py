@@ -89,7 +89,9 @@ class ProblemOptions:
     ] = False
     stage_factors: Annotated[
         str | None,
-        _option("--stage-factors", help="Relative cost of each stage, such as 1.2,1,1,1.5.", panel=_ABSTRACT),
+        _option(
+            "--stage-factors", help="Relative cost along the model, in equal pieces: 1.2,1,1,1.5.", panel=_ABSTRACT
+        ),
     ] = None
     microbatch_factors: Annotated[
         str | None,
@@ -97,7 +99,7 @@ class ProblemOptions:
     ] = None
     memory_factors: Annotated[
         str | None,
-        _option("--memory-factors", help="Relative activation memory of each stage.", panel=_ABSTRACT),
+        _option("--memory-factors", help="Relative activation memory along the model, likewise.", panel=_ABSTRACT),
     ] = None
     system: Annotated[
         str | None, _option("--system", help="System, by name or TOML file (default: paper-h100).", panel=_MODELLED)

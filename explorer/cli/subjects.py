@@ -64,4 +64,5 @@ def _value(named: NamedSchedule, name: str, value: str | int) -> object:
     except ValueError:
         if default is None:
             return value
-        raise UsageError(f"option {name} of {named.name} must be a whole number, got {value!r}") from None
+        hint = "; options are set apart by colons: a=1:b=2" if "," in value else ""
+        raise UsageError(f"option {name} of {named.name} must be a whole number, got {value!r}{hint}") from None

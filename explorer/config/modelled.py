@@ -43,6 +43,8 @@ class ModelledCosts:
         Time of an overlapped pair, as a fraction of its ops' sum.
     memory_limit
         See `explorer.config.limits`.
+    title
+        What the model and the system are called.
     layout
         Where the devices sit in the system, and how many data-parallel copies there are.
     """
@@ -56,6 +58,7 @@ class ModelledCosts:
     overlap: Fraction = Fraction(1)
     memory_limit: str | None = None
     layout: Layout = field(default_factory=Layout)
+    title: str = "modelled costs"
 
     def __post_init__(self) -> None:
         check_shares(self.freed_at_input, self.overlap)
@@ -103,6 +106,7 @@ class ModelledCosts:
             overlap=self.overlap,
             copies=self.layout.copies,
             rounding=clock.error,
+            title=f"{self.title}, {batch} {'sequence' if batch == 1 else 'sequences'} a microbatch",
             notes=self._notes(placement, blocks, batch),
         )
 

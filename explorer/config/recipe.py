@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 import numpy as np
 
@@ -39,7 +40,8 @@ class AbstractCosts:
     per_stage
         Take times and activations as those of a stage, as they stand.
     stage_factors, memory_factors
-        Relative time and activation of each chunk, in the order of the route.
+        Relative time and activation along the model, in equal pieces from its first layer to its last: with as many
+        pieces as stages each stage's own, otherwise a chunk takes the mean of those that it covers.
     microbatch_factors
         Relative length of each microbatch: of its ops, its activations and its transfers.
     freed_at_input
@@ -122,14 +124,13 @@ class AbstractCosts:
         Raises
         ------
         UsageError
-            If there are not as many factors as chunks or microbatches, or the memory limit is none.
+            If there are not as many factors as microbatches, or the memory limit is none.
         Inexact
             If the costs have no common tick within the horizon.
         """
-        lengths, profile_of = _distinct(self._factors("microbatch_factors", placement.microbatches, "microbatches"))
+        lengths, profile_of = _distinct(self._lengths(placement))
         shares = self._shares(placement)
-        speed = self._factors("stage_factors", placement.chunks, "stages")
-        size = self._factors("memory_factors", placement.chunks, "stages")
+        speed, size = along_model(self.stage_factors, placement), along_model(self.memory_factors, placement)
         kinds = self.kinds()
         works, work_of = _distinct(x * f for x, f in zip(shares, speed, strict=True))
         durations = [[[n * w * kinds[k] for k in Kind] for w in works] for n in lengths]
@@ -155,6 +156,7 @@ class AbstractCosts:
             posting=time.ticks(self.posting),
             overlap=self.overlap,
             copies=self.copies,
+            title="abstract costs",
             notes=self._notes(placement),
         )
 
@@ -162,17 +164,37 @@ class AbstractCosts:
         """How many devices' shares of the model each chunk is."""
         return [Fraction(1) if self.per_stage else placement.devices * share for share in placement.shares]
 
-    def _factors(self, name: str, count: int, of: str) -> tuple[Fraction, ...]:
-        factors: tuple[Fraction, ...] = getattr(self, name)
-        if factors and len(factors) != count:
-            raise UsageError(f"{len(factors)} {name.replace('_', ' ')} for {count} {of}; give one for each")
-        return factors or (Fraction(1),) * count
+    def _lengths(self, placement: Placement) -> tuple[Fraction, ...]:
+        given, count = self.microbatch_factors, placement.microbatches
+        if given and len(given) != count:
+            raise UsageError(f"{len(given)} microbatch factors for {count} microbatches; give one for each")
+        return given or (Fraction(1),) * count
 
     def _notes(self, placement: Placement) -> tuple[str, ...]:
         replicas = self.copies > 1 or any(len(hosts) > 1 for hosts in placement.hosts)
         if replicas and self.gradient_sync and not self.sync_time:
             return ("the replicas' gradient synchronisation takes no time here; --sync-time gives it one",)
         return ()
+
+
+def along_model(factors: Sequence[Fraction], placement: Placement) -> list[Fraction]:
+    """For each chunk, the mean of the factors of the pieces of the model that it covers; 1 without factors.
+
+    Parameters
+    ----------
+    factors
+        One for each of as many equal pieces of the model, from the first layer to the last.
+    """
+    means = [Fraction(1)] * placement.chunks
+    for route in placement.routes if factors else ():
+        end = Fraction(0)
+        for hop in route:
+            start, end = end, end + placement.shares[hop.chunk] * len(factors)
+            pieces = range(int(start), ceil(end))
+            parts = [min(end, Fraction(piece + 1)) - max(start, Fraction(piece)) for piece in pieces]
+            covered = sum((factors[p] * part for p, part in zip(pieces, parts, strict=True)), Fraction(0))
+            means[hop.chunk] = covered / (end - start)
+    return means
 
 
 def _distinct(values: Iterable[Fraction]) -> tuple[list[Fraction], IntArray]:

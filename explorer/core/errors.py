@@ -23,6 +23,12 @@ class Inapplicable(ExplorerError):
     """The request is well formed, but this schedule, mode or formula does not exist for it."""
 
 
+class LimitTooSmall(Inapplicable):
+    """The answer is "no": this schedule exists, but not within the memory limit."""
+
+    exit_code = 1
+
+
 class Malformed(ExplorerError):
     """A file does not hold what it should.
 

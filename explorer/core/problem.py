@@ -139,6 +139,8 @@ class Problem:
         Data-parallel copies of the whole pipeline: where there are several, every chunk's gradients are all-reduced.
     rounding
         The largest error, in ``time.unit``, made when durations were rounded to ticks.
+    title
+        What these costs are of, in a few words.
     notes
         What a reader must know of where these costs come from.
     """
@@ -158,6 +160,7 @@ class Problem:
     overlap: Fraction = Fraction(1)
     copies: int = 1
     rounding: Fraction = Fraction(0)
+    title: str = ""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ from explorer.core.timeline import Timeline
 from explorer.evaluation.longest_path import evaluate
 from explorer.evaluation.memory import peaks, static
 from explorer.evaluation.metrics import (
-    DeviceFigures,
     Part,
     Step,
     bubble_ratio,
@@ -23,7 +22,7 @@ from explorer.evaluation.metrics import (
     split,
 )
 from explorer.evaluation.steady import SteadyState
-from schedules.formula import Formula
+from schedules.formula import Case, Formula
 from schedules.steady import Asynchrony
 
 LEVELS = ("formula", "table", "execution")
@@ -54,11 +53,16 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class DeviceReport:
-    """One device; times in the problem's unit, memory in bytes (None where costs are abstract)."""
+    """One device; times in the problem's unit, memory in bytes (None where costs are abstract).
+
+    Of ``idle``, ``before_first`` passes before its first op and ``after_last`` after its last one.
+    """
 
     device: int
     busy: Fraction
     idle: Fraction
+    before_first: Fraction
+    after_last: Fraction
     exposed_communication: Fraction
     overhead: Fraction
     peak_activations: Fraction
@@ -92,7 +96,10 @@ class Evaluation:
     levels
         By name, see `LEVELS`.
     fits_memory
-        Whether every device stays within the memory limit, and within its own memory where that is known.
+        Whether every device stays within the memory limit, and within its own memory where that is known; None where
+        nothing limits memory.
+    case
+        A device's share of the work of one microbatch: what formulas depend on.
     bound
         A lower bound on the makespan over all orders of these ops on this placement.
     asynchrony, steady
@@ -112,7 +119,8 @@ class Evaluation:
     devices: tuple[DeviceReport, ...]
     path: tuple[Step, ...]
     path_split: Mapping[Part, Fraction]
-    fits_memory: bool
+    fits_memory: bool | None
+    case: Case
     bound: LowerBound | None = None
     asynchrony: Asynchrony | None = None
     steady: SteadyState | None = None
@@ -153,6 +161,7 @@ def assess(
     parameters: Mapping[str, object],
     timeline: Timeline,
     problem: Problem,
+    case: Case,
     formula: Formula,
     *,
     engine: str,
@@ -168,6 +177,8 @@ def assess(
     ----------
     timeline
         As the engine computed it under ``problem``.
+    case
+        What formulas depend on.
     formula
         The first level; its makespan is in the problem's unit.
     """
@@ -176,7 +187,7 @@ def assess(
     ideal = idealised(problem)
     table = evaluate(schedule, ideal)
     path = critical_path(timeline, problem)
-    devices = _devices(schedule, problem, device_figures(timeline, problem), units, asynchrony)
+    devices = _devices(timeline, problem, units, asynchrony)
     return Evaluation(
         name=name,
         parameters=parameters,
@@ -198,7 +209,8 @@ def assess(
         devices=devices,
         path=path,
         path_split={part: time.value(ticks) for part, ticks in split(path, problem).items()},
-        fits_memory=_within_limit(devices, problem) and not overflowing(devices, problem),
+        fits_memory=_fits(devices, problem),
+        case=case,
         bound=bound,
         asynchrony=asynchrony,
         steady=steady,
@@ -206,10 +218,12 @@ def assess(
     )
 
 
-def _within_limit(devices: Sequence[DeviceReport], problem: Problem) -> bool:
+def _fits(devices: Sequence[DeviceReport], problem: Problem) -> bool | None:
     limit = problem.memory_limit
+    if overflowing(devices, problem):
+        return False
     if limit is None:
-        return True
+        return None if problem.device_memory is None else True
     unit = 1 if limit.in_bytes else problem.stash.unit
     used = [device.peak_memory if limit.in_bytes else device.peak_activations for device in devices]
     return all(peak is not None and peak <= most * unit for peak, most in zip(used, limit.per_device, strict=True))
@@ -222,13 +236,13 @@ def overflowing(devices: Sequence[DeviceReport], problem: Problem) -> list[Devic
 
 
 def _devices(
-    schedule: Schedule,
-    problem: Problem,
-    figures: DeviceFigures,
-    units: Sequence[Fraction],
-    asynchrony: Asynchrony | None,
+    timeline: Timeline, problem: Problem, units: Sequence[Fraction], asynchrony: Asynchrony | None
 ) -> tuple[DeviceReport, ...]:
-    value, placement = problem.time.value, schedule.placement
+    schedule, value = timeline.schedule, problem.time.value
+    placement, figures = schedule.placement, device_figures(timeline, problem)
+    offsets = schedule.offsets
+    first = [int(timeline.start[row]) for row in offsets[:-1]]
+    last = [int(timeline.free[row - 1]) for row in offsets[1:]]
     versions = asynchrony.weight_versions if asynchrony else ()
     stored = static(schedule, problem.bytes, versions) if problem.bytes else None
     stashed = peaks(schedule, problem, problem.bytes) if problem.bytes else None
@@ -237,6 +251,8 @@ def _devices(
             device=device,
             busy=value(figures.busy[device]),
             idle=value(figures.idle[device]),
+            before_first=value(first[device]),
+            after_last=value(timeline.makespan - last[device]),
             exposed_communication=value(figures.exposed_communication[device]),
             overhead=value(figures.overhead[device]),
             peak_activations=units[device],
@@ -255,7 +271,8 @@ class Comparison:
     Parameters
     ----------
     rows
-        Evaluations of schedules that flush, fastest execution first.
+        Evaluations of schedules that flush: first those that fit the memory, then the others; the fastest execution
+        first.
     asynchronous
         Evaluations of schedules that do not, highest throughput first. Their makespans are not comparable.
     inapplicable
@@ -265,6 +282,11 @@ class Comparison:
     rows: tuple[Evaluation, ...]
     asynchronous: tuple[Evaluation, ...] = ()
     inapplicable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fitting(self) -> tuple[Evaluation, ...]:
+        """The rows that do not exceed any memory."""
+        return tuple(row for row in self.rows if row.fits_memory is not False)
 
     def ranks(self, level: str) -> dict[str, int]:
         """Each schedule's place by makespan at a level, 1 the fastest; equal makespans share a place.

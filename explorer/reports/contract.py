@@ -17,6 +17,13 @@ def evaluation(result: Evaluation) -> dict[str, Any]:
     return {
         "schedule": result.name,
         "parameters": dict(result.parameters),
+        "costs": {
+            "of": problem.title,
+            "forward": as_number(result.case.forward),
+            "input_grad": as_number(result.case.input_grad),
+            "weight_grad": as_number(result.case.weight_grad),
+            "backward": as_number(result.case.backward),
+        },
         "communication": str(problem.communication),
         "gradient_sync": bool(result.timeline.syncs),
         "engine": result.engine,
@@ -35,6 +42,8 @@ def evaluation(result: Evaluation) -> dict[str, Any]:
                 "device": device.device,
                 "busy": as_number(device.busy),
                 "idle": as_number(device.idle),
+                "before_first": as_number(device.before_first),
+                "after_last": as_number(device.after_last),
                 "exposed_communication": as_number(device.exposed_communication),
                 "overhead": as_number(device.overhead),
                 "peak_activations": as_number(device.peak_activations),
@@ -92,6 +101,16 @@ def timeline(result: Evaluation) -> dict[str, Any]:
                 entry["transfer"] = {"start": as_number(value(sent)), "arrival": as_number(value(arrival))}
             ops.append(entry)
         lines.append({"device": device, "ops": ops})
+    path = [
+        {
+            "part": str(step.part),
+            "op": None if step.row < 0 else str(result.schedule.op(step.row)),
+            "device": None if step.row < 0 else int(result.schedule.device[step.row]),
+            "start": as_number(value(step.start)),
+            "end": as_number(value(step.end)),
+        }
+        for step in result.path
+    ]
     syncs = [
         {
             "chunk": s.chunk,
@@ -101,7 +120,7 @@ def timeline(result: Evaluation) -> dict[str, Any]:
         }
         for s in ran.syncs
     ]
-    return evaluation(result) | {"timeline": lines, "synchronisations": syncs}
+    return evaluation(result) | {"timeline": lines, "synchronisations": syncs, "critical_path_steps": path}
 
 
 def violations(found: Sequence[Violation]) -> dict[str, Any]:

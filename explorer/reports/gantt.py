@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from explorer.core.op import Kind
+from explorer.core.op import Kind, Op
 from explorer.core.placement import IntArray
 from explorer.core.schedule import Schedule
 from explorer.evaluation.results import Evaluation
@@ -63,13 +63,13 @@ def gantt(result: Evaluation, width: int) -> RenderableType:
     gutter = len(str(drawn.schedule.devices - 1)) + 1
     columns = max(width - gutter, 10)
     whole = max(drawn.timeline.makespan, 1)
-    if whole <= columns:  # a whole number of characters a tick, so that equal ops look equal
-        columns = columns // whole * whole
-    table = Table.grid()
-    table.add_column(style="dim", justify="right", width=gutter)
+    if columns % whole <= columns // 8:  # a whole number of characters a tick, so that equal ops look equal
+        columns -= columns % whole
+    table = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(style="dim", justify="right")
     table.add_column(no_wrap=True)
     for device, lane in enumerate(_lanes(drawn, columns, whole)):
-        table.add_row(f"{device} ", lane.text())
+        table.add_row(str(device), lane.text())
     end = numbers.time(result.makespan, result.problem.time.unit)
     table.add_row("", Text("0" + end.rjust(columns - 1), "dim"))
     return Group(table, _legend(drawn.schedule))
@@ -84,10 +84,21 @@ def _lanes(drawn: Drawing, columns: int, whole: int) -> Iterator[_Lane]:
             lane.mark(start, end, SEND)
         for row in drawn.schedule.rows(device):
             op = drawn.schedule.op(row)
-            lane.label(*_extent(drawn, row), f"{op.kind.name}{op.microbatch}", STYLES[op.kind])
+            lane.label(*_extent(drawn, row), _label(drawn.schedule, op), _style(op))
         for start, end in drawn.syncs.of(device):
             lane.mark(start, end, SYNC, over=IDLE + WAIT)
         yield lane
+
+
+def _label(schedule: Schedule, op: Op) -> str:
+    """Such as F0; a small letter for later chunks of a device, and for the second direction."""
+    first = op.stage < schedule.devices and schedule.placement.route_of[op.microbatch] == 0
+    return (op.kind.name if first else op.kind.name.lower()) + str(op.microbatch)
+
+
+def _style(op: Op) -> str:
+    """The kind's colour; every second microbatch underlined, so that neighbours part."""
+    return STYLES[op.kind] + (" underline" if op.microbatch % 2 else "")
 
 
 def _extent(drawn: Drawing, row: int) -> tuple[int, int]:
@@ -100,12 +111,16 @@ def _extent(drawn: Drawing, row: int) -> tuple[int, int]:
 
 
 def _legend(schedule: Schedule) -> Text:
-    text = Text()
+    text = Text(overflow="fold")
     for value in np.unique(schedule.kind).tolist():
         kind = Kind(value)
         text.append(kind.name, STYLES[kind]).append(f" {NAMES[kind]}  ")
     for mark, (style, name) in MARKS.items():
         text.append(mark, style).append(f" {name}  ")
+    if len(schedule.placement.routes) > 1:
+        text.append("f0 the other direction")
+    elif schedule.placement.stages > schedule.devices:
+        text.append("f0 a later chunk")
     return text
 
 

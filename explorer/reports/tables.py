@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -24,11 +26,32 @@ def evaluation(result: Evaluation) -> RenderableType:
 
 
 def heading(result: Evaluation) -> Text:
-    """What was evaluated, and how."""
+    """What was evaluated, under which costs, and how."""
     shown = ", ".join(f"{key} {value}" for key, value in result.parameters.items() if value is not None)
-    text = Text.assemble((result.name, "bold"), f"  {shown}")
+    text = Text.assemble((result.name, "bold"), f"  {shown}\n", costs(result))
     text.append(f"\ncommunication: {result.problem.communication}; {_exactness(result)}", "dim")
     return text
+
+
+def costs(result: Evaluation) -> str:
+    """What is computed and sent, in one line."""
+    case, unit = result.case, result.problem.time.unit
+    kinds = {"F": case.forward, "I": case.input_grad, "W": case.weight_grad}
+    if not result.schedule.splits_backward:
+        kinds = {"F": case.forward, "B": case.backward}
+    share = ", ".join(f"{kind} {numbers.time(time, unit)}" for kind, time in kinds.items())
+    return f"{result.problem.title}: a microbatch takes {share} of each device{_transfers(result)}"
+
+
+def _transfers(result: Evaluation) -> str:
+    """How long a message travels, its waits for a link left out."""
+    ran, time = result.timeline, result.problem.time
+    sent = ran.sent >= 0
+    if not sent.any():
+        return ""
+    took = ran.arrival[sent] - ran.sent[sent]
+    ends = [numbers.time(time.value(int(ticks)), time.unit) for ticks in (took.min(), took.max())]
+    return f", a transfer {ends[0]}" if ends[0] == ends[1] else f", a transfer {ends[0]} to {ends[1]}"
 
 
 def _exactness(result: Evaluation) -> str:
@@ -44,7 +67,7 @@ def _levels(result: Evaluation) -> Table:
     table = Table(title="Three levels", title_justify="left")
     for column in ("level", "makespan", "bubble ratio", "peak activations"):
         table.add_column(column, justify="left" if column == "level" else "right")
-    table.add_column("holds for", overflow="fold")
+    table.add_column("assumes", overflow="fold")
     unit = result.problem.time.unit
     for name in LEVELS:
         level = result.levels[name]
@@ -62,6 +85,8 @@ def _levels(result: Evaluation) -> Table:
 
 def _execution_remark(result: Evaluation) -> str:
     said = f"communication mode {result.problem.communication}"
+    if result.steady is not None:
+        said += ", these microbatches and their drain: what counts is the steady state"
     return said + (", gradient synchronisation included" if result.timeline.syncs else "")
 
 
@@ -76,6 +101,7 @@ def _totals(result: Evaluation) -> Table:
     if result.bound is not None:
         bound = numbers.time(result.problem.time.value(result.bound.ticks), unit)
         table.add_row("lower bound", f"{bound} ({result.bound.reason}); gap {numbers.percent(result.gap)}")
+    table.add_row("a device's idle time", _idle(result))
     parts = ", ".join(f"{part} {numbers.time(time, unit)}" for part, time in result.path_split.items() if time)
     table.add_row("critical path", parts or "nothing takes time")
     over, has = overflowing(result.devices, result.problem), result.problem.device_memory
@@ -84,19 +110,41 @@ def _totals(result: Evaluation) -> Table:
         said = f"{len(over)} of {len(result.devices)} devices need more than the {numbers.size(has)} that they have, "
         said += f"device {worst.device} the most: {numbers.size(worst.peak_memory)}"
         table.add_row("memory", Text(said, "bold red"))
+        table.add_row("", "more and so smaller microbatches (-M), more devices or another schedule need less")
     limit = result.problem.memory_limit
     if limit is not None:
-        verdict = "fits" if result.fits_memory else "does not fit"
-        table.add_row("memory limit", Text(f"{limit.text}: {verdict}", "green" if result.fits_memory else "bold red"))
+        verdict, style = ("does not fit", "bold red") if result.fits_memory is False else ("fits", "green")
+        table.add_row("memory limit", Text(f"{limit.text}: {verdict}", style))
     return table
 
 
 def _add_steady_state(table: Table, result: Evaluation, steady: SteadyState, rule: Asynchrony) -> None:
     unit = result.problem.time.unit
     table.add_row("steady state", f"one microbatch every {numbers.time(steady.period, unit)}, for ever; {rule.remark}")
-    table.add_row("update of the weights", f"every {rule.update_every} microbatches")
+    table.add_row(
+        "update of the weights",
+        "every microbatch" if rule.update_every == 1 else f"every {rule.update_every} microbatches",
+    )
     table.add_row("weight versions", ", ".join(map(str, rule.weight_versions)))
     table.add_row("staleness in updates", ", ".join(map(_range, rule.staleness)))
+
+
+def _idle(result: Evaluation) -> str:
+    """The mean over devices, by when it passes."""
+    unit, count = result.problem.time.unit, len(result.devices)
+    means = {
+        name: sum((getattr(device, name) for device in result.devices), Fraction(0)) / count
+        for name in ("idle", "before_first", "after_last", "exposed_communication")
+    }
+    between = means["idle"] - means["before_first"] - means["after_last"]
+    told = {
+        "before its first op": means["before_first"],
+        "between ops": between,
+        "after its last": means["after_last"],
+    }
+    parts = ", ".join(f"{numbers.time(time, unit)} {when}" for when, time in told.items())
+    exposed = numbers.time(means["exposed_communication"], unit)
+    return f"{numbers.time(means['idle'], unit)} on average: {parts}; for {exposed} an input is on its way"
 
 
 def _range(ends: tuple[int, int]) -> str:
@@ -135,13 +183,19 @@ def cautions(said: Iterable[str]) -> list[Text]:
     return [Text.assemble(("note: ", "yellow"), caution) for caution in said]
 
 
-def comparison(result: Comparison) -> RenderableType:
-    """All schedules side by side, the fastest execution first, with their places at each level."""
+def comparison(result: Comparison, width: int = 160) -> RenderableType:
+    """All schedules side by side, the fastest that fits first, with their places at each level.
+
+    Parameters
+    ----------
+    width
+        Of the terminal: where it is narrow, the columns of least use are left out.
+    """
     parts: list[RenderableType] = []
     if result.rows:
-        parts += [_synchronous(result), *_changes(result)]
+        parts += [*_synchronous(result, width), *_changes(result)]
     if result.asynchronous:
-        parts.append(_asynchronous(result))
+        parts += _asynchronous(result, width)
     if result.inapplicable:
         parts.append(Text("Not for this problem:", "dim"))
         parts += [Text(f"  {name}: {why}", "dim") for name, why in result.inapplicable.items()]
@@ -149,41 +203,92 @@ def comparison(result: Comparison) -> RenderableType:
 
 
 def _title(row: Evaluation) -> str:
-    parameters, communication = row.parameters, row.problem.communication
-    return f"{parameters['devices']} devices, {parameters['microbatches']} microbatches, communication {communication}"
+    devices, microbatches = (_count(row.parameters[key], key) for key in ("devices", "microbatches"))
+    return f"{devices}, {microbatches}, communication {row.problem.communication}\n{costs(row)}"
 
 
-def _synchronous(result: Comparison) -> Table:
-    first = result.rows[0]
-    unit = first.problem.time.unit
-    table = Table(
-        title=_title(first),
-        title_justify="left",
-        caption="A place in brackets: the level's rank by makespan. ▲ better and ▼ worse than at the level before.",
-        caption_justify="left",
+def _count(number: object, of: str) -> str:
+    return f"{number} {of if number != 1 else of[:-1]}"
+
+
+DROPPED_FIRST = (
+    "share of the model", "table", "formula", "peak memory", "period", "peak activations", "staleness",
+)  # fmt: skip
+"""Columns of a comparison that go, in this order, where the terminal is too narrow."""
+
+
+def _synchronous(result: Comparison, width: int) -> list[RenderableType]:
+    limited = any(row.fits_memory is not None for row in result.rows)
+    table, dropped = _fitted(_title(result.rows[0]), _columns(result, limited), width)
+    legend = (
+        "formula, table, execution: bubble ratio, and in brackets the place by makespan at that level; ▲ better and "
+        f"▼ worse than at the level before.{dropped}"
     )
-    table.add_column("schedule", no_wrap=True)
-    for column in ("makespan", "over the best", "bubble: formula", "table", "execution", "peak activations"):
-        table.add_column(column, justify="right")
-    table.add_column("share of the model" if first.problem.bytes is None else "peak memory", justify="right")
-    limited = first.problem.memory_limit is not None or first.problem.device_memory is not None
-    if limited:
-        table.add_column("fits")
+    return [table, Text(legend, "dim italic"), *(_fastest_that_fits(result) if limited else [])]
+
+
+def _fitted(title: str, columns: dict[str, list[str | Text]], width: int) -> tuple[Table, str]:
+    """A table of as many columns as fit, and a sentence that names those that do not."""
+    dropped = []
+    for name in DROPPED_FIRST:
+        if _width(columns) > width and name in columns:
+            dropped.append(name)
+            del columns[name]
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="left" if name == "schedule" else "right", no_wrap=name != "schedule")
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
+    return table, f" Too narrow here for {', '.join(dropped)}." if dropped else ""
+
+
+def _width(columns: Mapping[str, Sequence[str | Text]]) -> int:
+    cells = (max(cell_len(str(cell)) for cell in (name, *column)) for name, column in columns.items())
+    return sum(cells) + 3 * len(columns) + 1
+
+
+def _columns(result: Comparison, limited: bool) -> dict[str, list[str | Text]]:
+    """What is known of each row, by heading."""
+    unit, best = result.rows[0].problem.time.unit, result.rows[0].makespan
     ranks = {level: result.ranks(level) for level in LEVELS}
     moves = {"table": result.moves("formula", "table"), "execution": result.moves("table", "execution")}
-    for row in result.rows:
-        cells: list[str | Text] = [
-            row.name,
-            numbers.time(row.makespan, unit),
-            numbers.percent(row.makespan / first.makespan - 1 if first.makespan else None),
-            *(_bubble(row, level, ranks[level], moves.get(level, {})) for level in LEVELS),
-            numbers.plain(max(device.peak_activations for device in row.devices)),
-            _memory(row),
+    columns: dict[str, list[str | Text]] = {
+        "schedule": [row.name for row in result.rows],
+        "makespan": [numbers.time(row.makespan, unit) for row in result.rows],
+        "over the first": [numbers.percent(row.makespan / best - 1 if best else None) for row in result.rows],
+    }
+    for level in LEVELS:
+        columns[level] = [_bubble(row, level, ranks[level], moves.get(level, {})) for row in result.rows]
+    columns["peak activations"] = [
+        numbers.plain(max(device.peak_activations for device in row.devices)) for row in result.rows
+    ]
+    in_bytes = result.rows[0].problem.bytes is not None
+    columns["peak memory" if in_bytes else "share of the model"] = [_memory(row) for row in result.rows]
+    if limited:
+        columns["fits"] = [
+            Text("no", "red") if row.fits_memory is False else Text("yes", "green") for row in result.rows
         ]
-        if limited:
-            cells.append(Text("yes", "green") if row.fits_memory else Text("no", "red"))
-        table.add_row(*cells)
-    return table
+    return columns
+
+
+def _fastest_that_fits(result: Comparison) -> list[Text]:
+    fitting = result.fitting
+    if not fitting:
+        least = min(
+            result.rows, key=lambda row: max(device.peak_memory or device.peak_activations for device in row.devices)
+        )
+        return [
+            Text(f"None fits the memory; {least.name} needs the least, {_memory_of(least)} on a device.", "bold red")
+        ]
+    if len(fitting) == len(result.rows):
+        return []
+    return [Text(f"The fastest that fits the memory is {fitting[0].name}; those that do not stand below.", "bold")]
+
+
+def _memory_of(row: Evaluation) -> str:
+    if row.problem.bytes is not None:
+        return _memory(row)
+    return f"{numbers.plain(max(device.peak_activations for device in row.devices))} activations"
 
 
 def _memory(row: Evaluation) -> str:
@@ -193,33 +298,29 @@ def _memory(row: Evaluation) -> str:
     return numbers.size(max(device.peak_memory or 0 for device in row.devices))
 
 
-def _asynchronous(result: Comparison) -> Table:
-    """Schedules without a flush, by throughput; the best schedule with one stands below for comparison."""
-    rows = list(result.asynchronous)
+def _asynchronous(result: Comparison, width: int) -> list[RenderableType]:
+    """Schedules without a flush, by throughput; the best schedule with one stands last for comparison."""
+    rows = [*result.asynchronous, *result.rows[:1]]
     unit = rows[0].problem.time.unit
-    table = Table(
-        title="Without a flush, in the steady state" + ("" if result.rows else f": {_title(rows[0])}"),
-        title_justify="left",
-    )
-    table.add_column("schedule", no_wrap=True)
-    for column in ("microbatches per " + ("s" if unit == "s" else "unit of time"), "time per microbatch"):
-        table.add_column(column, justify="right")
-    memory = "share of the model" if rows[0].problem.bytes is None else "peak memory"
-    for column in ("weight versions", "staleness", "peak activations", memory):
-        table.add_column(column, justify="right")
-    for row in [*rows, *result.rows[:1]]:
-        rate, rule = row.throughput, row.asynchrony
-        table.add_row(
-            row.name if rule else f"{row.name} (with its flush)",
-            numbers.plain(rate, 4),
-            numbers.time(1 / rate if rate else None, unit),
-            str(max(rule.weight_versions)) if rule else "1",
-            _range((min(min(s) for s in rule.staleness), max(max(s) for s in rule.staleness))) if rule else "0",
-            numbers.plain(max(device.peak_activations for device in row.devices)),
-            _memory(row),
-            end_section=row is rows[-1],
-        )
-    return table
+    columns: dict[str, list[str | Text]] = {
+        "schedule": [row.name if row.asynchrony else f"{row.name}, with its flush" for row in rows],
+        "throughput" + (" (1/s)" if unit == "s" else ""): [numbers.plain(row.throughput, 4) for row in rows],
+        "period": [numbers.time(1 / row.throughput if row.throughput else None, unit) for row in rows],
+        "weight versions": [str(max(row.asynchrony.weight_versions)) if row.asynchrony else "1" for row in rows],
+        "staleness": [_staleness(row.asynchrony) for row in rows],
+        "peak activations": [numbers.plain(max(d.peak_activations for d in row.devices)) for row in rows],
+        "share of the model" if rows[0].problem.bytes is None else "peak memory": [_memory(row) for row in rows],
+    }
+    title = "Without a flush, in the steady state" + ("" if result.rows else f": {_title(rows[0])}")
+    table, dropped = _fitted(title, columns, width)
+    legend = f"throughput: microbatches in a unit of time; period: the time of each.{dropped}"
+    return [table, Text(legend, "dim italic")]
+
+
+def _staleness(rule: Asynchrony | None) -> str:
+    if rule is None:
+        return "0"
+    return _range((min(least for least, _ in rule.staleness), max(most for _, most in rule.staleness)))
 
 
 def _shared_cautions(result: Comparison) -> Iterator[str]:
@@ -258,7 +359,7 @@ def violations(file: str, found: Sequence[Violation]) -> RenderableType:
     """What is wrong with a schedule, or that nothing is."""
     if not found:
         return Text(f"{file}: valid", "green")
-    table = Table(title=f"{file}: {len(found)} violations", title_justify="left", title_style="red")
+    table = Table(title=f"{file}: {_count(len(found), 'violations')}", title_justify="left", title_style="red")
     for column in ("kind", "where", "what"):
         table.add_column(column, overflow="fold")
     for violation in found:

@@ -170,7 +170,7 @@ def test_show_draws_idle_transfers_and_synchronisation(capsys) -> None:
     code, out, _ = run(capsys, *words)
     assert code == 0
     assert "0 0F0 0F1 3F2 3B2 3F3 3B3 0B0 0B1" in out
-    lane = next(line for line in out.splitlines() if line.startswith(" 0  F0"))
+    lane = next(line for line in out.splitlines() if line.startswith("0 ") and "F0" in line and "0F0" not in line)
     assert {"·", "~", "="} <= set(lane)
     result = run_json(capsys, *words)
     ops = result["timeline"][0]["ops"]
@@ -226,10 +226,48 @@ def test_split_and_fused_backwards(capsys) -> None:
 
 
 def test_memory_limits_are_judged(capsys) -> None:
-    words = ("evaluate", "1f1b", "-D", "4", "-M", "8", "--forward", "1", "--mem-limit")
-    assert run_json(capsys, *words, "4")["fits_memory"] is True
-    assert run_json(capsys, *words, "4,3,2,1")["fits_memory"] is True
-    assert run_json(capsys, *words, "3.9")["fits_memory"] is False
+    words = ("evaluate", "1f1b", "-D", "4", "-M", "8", "--forward", "1", "--json")
+    for limit, fits in (("4", True), ("4,3,2,1", True), ("3.9", False)):
+        code, out, err = run(capsys, *words, "--mem-limit", limit)
+        assert (code, err) == (0 if fits else 1, "")
+        assert json.loads(out)["fits_memory"] is fits
+    assert run_json(capsys, *words[:-1])["fits_memory"] is None
+
+
+def test_comparisons_put_first_what_fits(capsys) -> None:
+    # GPipe is faster than 1F1B over links that take time, and holds 8 activations where 1F1B holds 4.
+    words = ("compare", "gpipe", "1f1b", "-D", "4", "-M", "8", "--forward", "1", "--comm-time", "1")
+    assert [row["schedule"] for row in run_json(capsys, *words)["rows"]] == ["gpipe", "1f1b"]
+    assert [row["schedule"] for row in run_json(capsys, *words, "--mem-limit", "4")["rows"]] == ["1f1b", "gpipe"]
+    code, out, _ = run(capsys, *words, "--mem-limit", "4")
+    assert code == 0
+    assert "The fastest that fits the memory is 1f1b" in out
+    code, out, _ = run(capsys, *words, "--mem-limit", "2")
+    assert code == 1
+    assert "None fits the memory; 1f1b needs the least, 4 activations" in out
+    assert run(capsys, "evaluate", "zb-auto", "--forward", "1", "--mem-limit", "1/2")[0] == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 132])
+def test_comparisons_never_cut_a_figure(capsys, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    code, out, _ = run(capsys, "compare", "gpipe", "interleaved-1f1b:chunks=2", "pipedream", "-D", "8", "-M", "16")
+    assert code == 0
+    lines = [line for line in out.splitlines() if line.startswith("│")]
+    assert len(lines) >= 3
+    assert all(len(line) <= width for line in out.splitlines())
+    synchronous = [line for line in lines if "gpipe" in line or "interleaved" in line][:2]
+    assert all("…" not in "".join(line.split("│")[2:]) for line in synchronous)
+    assert any("s │" in line for line in synchronous)
+
+
+def test_comparisons_take_the_sizes_of_a_file(capsys) -> None:
+    assert run(capsys, "export", "1f1b", "-D", "3", "-M", "5", "--output", "own.csv")[0] == 0
+    Path("stuck.csv").write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")
+    result = run_json(capsys, "compare", "own.csv", "gpipe", "--forward", "1")
+    assert {row["schedule"]: row["parameters"]["microbatches"] for row in result["rows"]} == {"own.csv": 5, "gpipe": 5}
+    result = run_json(capsys, "compare", "gpipe", "stuck.csv", "--forward", "1")
+    assert "deadlocks" in result["inapplicable"]["stuck.csv"]
 
 
 WRONG = [
@@ -266,7 +304,8 @@ WRONG = [
     (("evaluate", "1f1b", "--mem-limit", "40GiB", "--forward", "1"), "in bytes, which need modelled costs"),
     (("evaluate", "1f1b", "--mem-limit", "lots"), "must be a number, got 'lots'"),
     (("evaluate", "1f1b", "--freed-at-input-grad", "2"), "must be a share between 0 and 1"),
-    (("evaluate", "1f1b", "--stage-factors", "1,2"), "2 stage factors for 8 stages"),
+    (("evaluate", "1f1b", "--microbatch-factors", "1,2"), "2 microbatch factors for 8 microbatches"),
+    (("evaluate", "interleaved-1f1b:chunks=2,group=4"), "options are set apart by colons"),
     (("evaluate", "1f1b", "-D", "200"), "128 blocks do not fill 200 stages"),
     (("evaluate", "missing.csv"), "there is no file missing.csv"),
     (("evaluate", "./folder/x.txt"), "schedules are read from"),

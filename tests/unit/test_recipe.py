@@ -12,7 +12,7 @@ import schedules
 from explorer.config import catalogue
 from explorer.config.model import Model
 from explorer.config.modelled import ModelledCosts, deal
-from explorer.config.recipe import AbstractCosts
+from explorer.config.recipe import AbstractCosts, along_model
 from explorer.config.roofline import activation_bytes, block_costs, parameters
 from explorer.config.system import Compute
 from explorer.core.errors import ExplorerError, Inapplicable, Inexact, UsageError
@@ -102,10 +102,22 @@ def test_factors_scale_stages_and_microbatches() -> None:
     assert not case_of(problem, linear(2, 3), {}).uniform
 
 
-def test_factors_must_be_one_for_each() -> None:
-    costs = AbstractCosts(stage_factors=(Fraction(1), Fraction(2)))
-    with pytest.raises(UsageError, match="2 stage factors for 4 stages"):
-        costs.problem(linear(4, 4))
+def test_stage_factors_are_those_of_the_model_whatever_the_stages() -> None:
+    # Four pieces of the model cost 1, 1, 1, 3: on 4 stages one each, on 2 stages their means, on 8 stages half each.
+    costs = AbstractCosts(stage_factors=tuple(map(Fraction, (1, 1, 1, 3))))
+    expected = {2: [1, 2], 4: [1, 1, 1, 3], 8: [1, 1, 1, 1, 1, 1, 3, 3]}
+    for stages, means in expected.items():
+        assert along_model(costs.stage_factors, linear(stages, 1)) == means
+    assert along_model(costs.stage_factors, linear(3, 1)) == [1, 1, Fraction(5, 2)]
+    assert along_model(costs.stage_factors, mirrored(4, 4)) == [1, 1, 1, 3]
+    work = [costs.problem(placement) for placement in (linear(4, 4), wave(4, 4, waves=1), mirrored(4, 4))]
+    shares = [problem.time.value(int(problem.durations[0, :, Kind.F].sum())) for problem in work]
+    assert shares == [6, 6, 6]  # of 4 devices
+
+
+def test_microbatch_factors_must_be_one_for_each() -> None:
+    with pytest.raises(UsageError, match="2 microbatch factors for 4 microbatches"):
+        AbstractCosts(microbatch_factors=(Fraction(1), Fraction(2))).problem(linear(4, 4))
     with pytest.raises(UsageError, match="must be positive"):
         AbstractCosts(microbatch_factors=(Fraction(0),))
 
