@@ -37,6 +37,9 @@ class Progress:
     doing: str
 
 
+SEEDS = "seeds"
+"""What a search does first."""
+
 Watch = Callable[[Progress], None]
 """Is told of progress; may raise KeyboardInterrupt to end the search."""
 
@@ -91,7 +94,7 @@ class Incumbent:
         self.seeded_by = name
         self.found_by = name
         self.bound = bound
-        self.doing = "seeds"
+        self.doing = SEEDS
         self._watch = watch
 
     @property
@@ -117,6 +120,8 @@ class Incumbent:
         better = measured(timeline, self.objective) < self.ticks
         if better:
             self.timeline, self.found_by = timeline, name
+            if self.doing == SEEDS:
+                self.seeded_by = name
             self.tell()
         return better
 

@@ -115,8 +115,8 @@ def one_by_one(placement: Placement, split: bool) -> Schedule:
 def too_little_memory(schedule: Schedule, problem: Problem) -> str | None:
     """Why no order fits the memory limit, given the schedule `one_by_one`; None if that one fits.
 
-    Every order holds all of a microbatch's activations of a device before the first of them is freed, and one microbatch
-    after the other holds no more: what that takes is the smallest feasible limit.
+    Every order holds all of a microbatch's activations of a device before the first of them is freed, and one
+    microbatch after the other holds no more: what that takes is the smallest feasible limit.
     """
     limit, placement = problem.memory_limit, schedule.placement
     spaces = room(problem, placement.resident)

@@ -11,7 +11,7 @@ from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from solvers.bounds import Bound, best_bound, span_bound
-from solvers.incumbent import Incumbent, Progress, Watch
+from solvers.incumbent import SEEDS, Incumbent, Progress, Watch
 from solvers.optimum import one_by_one, optimum, too_little_memory
 from solvers.orders.known import annealed, followed, listed
 from solvers.outcome import Found, Infeasible, Proved, Unknown
@@ -111,7 +111,6 @@ def search(
     interrupted = False
     try:
         _seeds(best, shop, known)
-        best.seeded_by = best.found_by
         _bounds(best, shop)
         if not best.proved and len(shop) >= ANNEAL_FROM:
             _anneal(best, shop, time_limit * SHARE, seed)
@@ -129,7 +128,7 @@ def search(
 
 def _seeds(best: Incumbent, shop: Shop, known: Iterable[Named]) -> None:
     """Every named schedule as it is, or followed as far as the memory allows; then list schedules."""
-    best.tell("seeds")
+    best.tell(SEEDS)
     for name, schedule in known:
         orders = shop.conformed(schedule)
         if orders is None:
