@@ -25,9 +25,12 @@ from explorer.runtime.measure import Measured, measure
 from schedules.greedy import greedy
 from solvers.optimum import optimum
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="running schedules needs PyTorch, the extra [torch]"
-)
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None, reason="running schedules needs PyTorch, the extra [torch]"
+    ),
+]
 
 D, M = 4, 8
 OP = Fraction(20, 1000)
