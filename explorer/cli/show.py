@@ -15,24 +15,39 @@ if TYPE_CHECKING:
 
 Output = Annotated[
     str | None,
-    typer.Option("--output", help="Draw the timeline to this .svg, .pdf, .png or .html file.", show_default=False),
+    typer.Option(
+        "--output",
+        help="Draw the timeline to this .svg, .pdf, .png or .html file, or the table to .txt, .md, .tex, .svg, ...",
+        show_default=False,
+    ),
+]
+Table = Annotated[
+    bool,
+    typer.Option("--table", help="The idealised table, time slots across, as papers print it.", show_default=False),
 ]
 
 
 @shares_problem_options
-def show(problem: ProblemOptions, subject: Subject, output: Output = None, json: Json = False) -> None:
+def show(
+    problem: ProblemOptions, subject: Subject, table: Table = False, output: Output = None, json: Json = False
+) -> None:
     """Show a schedule: each device's order, and the timeline as wide as the terminal, or as a figure in a file."""
-    from explorer.cli import console
-    from explorer.reports import contract, pictures
+    import sys
 
+    from explorer.cli import console
+    from explorer.reports import contract, pictures, slots
+
+    draw, known = (pictures.table, pictures.TABLE_SUFFIXES) if table else (pictures.timeline, pictures.SUFFIXES)
     if output is not None:
-        pictures.require_suffix(Path(output))
+        pictures.require_suffix(Path(output), known)
     with console.progress(f"evaluating {subject}"):
         result = evaluated(problem, subject)
     if output is not None:
-        pictures.timeline(Path(output), result)
+        draw(Path(output), result)
     if json:
         console.show_json(contract.timeline(result))
+    elif output is None and table:
+        sys.stdout.writelines(slots.text(slots.slot_table(result)))
     elif output is None:
         _in_terminal(result)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.files import write_text
 from explorer.evaluation.results import Comparison, Evaluation
+from explorer.reports import slots
 from explorer.reports.figures import plot
 from explorer.reports.figures.drawing import drawing
 from explorer.reports.html import comparison as html_comparison
 from explorer.reports.html import page
 
 SUFFIXES = (*plot.SUFFIXES, ".html")
+TABLE_SUFFIXES = (".txt", ".md", ".tex", *plot.SUFFIXES)
 
 
-def require_suffix(path: Path) -> None:
+def require_suffix(path: Path, known: Sequence[str] = SUFFIXES) -> None:
     """Check that a picture can be written under this name, before anything is computed.
 
     Raises
@@ -23,11 +26,36 @@ def require_suffix(path: Path) -> None:
     UsageError
         If its suffix is unknown, or matplotlib is needed and missing.
     """
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in known:
         given = path.suffix or "files without suffix"
-        raise UsageError(f"pictures are written to {', '.join(SUFFIXES)} files, not {given}: {path}")
+        raise UsageError(f"this is written to {', '.join(known)} files, not {given}: {path}")
     if path.suffix.lower() in plot.SUFFIXES:
         plot.require()
+
+
+def table(path: Path, result: Evaluation) -> None:
+    """Write the idealised table of a schedule to a file.
+
+    Raises
+    ------
+    Inapplicable
+        If it has too many slots.
+    UsageError
+        See `require_suffix`; also if the file cannot be written.
+    """
+    require_suffix(path, TABLE_SUFFIXES)
+    made = slots.slot_table(result)
+    match path.suffix.lower():
+        case ".txt":
+            write_text(path, slots.text(made))
+        case ".md":
+            write_text(path, slots.markdown(made))
+        case ".tex":
+            write_text(path, slots.latex(made))
+        case _:
+            from explorer.reports.figures.slots import slots as draw
+
+            plot.save(path, lambda: draw(made))
 
 
 def timeline(path: Path, result: Evaluation) -> None:

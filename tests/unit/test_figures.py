@@ -1,20 +1,25 @@
 """Pictures: their data against the timeline, and what figures show of it."""
 
 import importlib.util
+import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from explorer import api
+from explorer.config import catalogue
+from explorer.config.modelled import ModelledCosts
 from explorer.config.recipe import AbstractCosts
-from explorer.core.errors import UsageError
+from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.op import KINDS, Kind
 from explorer.core.problem import Communication
+from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.memory import peaks
 from explorer.evaluation.metrics import work
-from explorer.reports import pictures
-from explorer.reports.figures import breakdown, palette
+from explorer.evaluation.results import idealised
+from explorer.reports import pictures, slots
+from explorer.reports.figures import breakdown, palette, plot
 from explorer.reports.figures.breakdown import Share
 from explorer.reports.figures.drawing import FIRST, SECOND, drawing
 
@@ -193,6 +198,80 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch, tmp_path):
         pictures.require_suffix(tmp_path / "x.svg")
 
 
+class TestSlotTables:
+    """The idealised table, in every form."""
+
+    def test_text_is_the_table_of_the_papers(self):
+        table = slots.slot_table(evaluated("1f1b", 2, 2, "latency"))
+        assert "".join(slots.text(table)).splitlines()[-3:] == [
+            "   0  1  2  3  4  5  6  7  8",
+            "0 |F0|F1|     |  B0 |  |  B1 |",
+            "1 |  |F0|  B0 |F1|  B1 |     |",
+        ]
+
+    @pytest.mark.parametrize("case", [*CASES, ("interleaved-1f1b", 2, 4, "none")])
+    def test_cells_are_the_idealised_timeline(self, case):
+        result = evaluated(*case)
+        ideal = idealised(result.problem)
+        timeline = longest_path(result.schedule, ideal)
+        table = slots.slot_table(result)
+        ticks = timeline.makespan // table.slots
+        expected = {
+            (int(result.schedule.device[r]), result.schedule.op(r), int(timeline.start[r]), int(timeline.end[r]))
+            for r in range(len(result.schedule))
+        }
+        found = {
+            (device, op, cell.start * ticks, (cell.start + cell.slots) * ticks)
+            for device, cells in enumerate(table.rows) for cell in cells for op in cell.ops
+        }  # fmt: skip
+        assert found == expected
+        for cells in table.rows:
+            ends = [cell.start + cell.slots for cell in cells]
+            assert [cell.start for cell in cells] == [0, *ends[:-1]] and ends[-1] == table.slots
+
+    def test_modelled_costs_are_drawn_with_those_of_papers(self):
+        model, system = catalogue.load_model(catalogue.DEFAULT_MODEL), catalogue.load_system(catalogue.DEFAULT_SYSTEM)
+        result = api.evaluate("1f1b", ModelledCosts(model=model, system=system), 2, 2, engine="longest-path")
+        table = slots.slot_table(result)
+        assert table.slots == 9
+        assert table.caption.startswith("Forward 1, backward 2")
+
+    def test_markdown_has_a_column_a_slot(self):
+        table = slots.slot_table(evaluated("chimera", 4, 4))
+        lines = [line for line in "".join(slots.markdown(table)).splitlines() if line.startswith("|")]
+        assert {line.count("|") for line in lines} == {table.slots + 2}
+        cells = [cell.strip() for cell in lines[2].split("|")[2:-1]]
+        assert cells[:4] == ["0F0", "0F1", "", "3F2"]
+        assert cells.count("0B0") == 2
+
+    def test_latex_fills_every_row(self):
+        table = slots.slot_table(evaluated("dualpipe", 4, 8))
+        written = "".join(slots.latex(table))
+        rows = [line for line in written.splitlines() if line.endswith("\\\\ \\hline")][1:]
+        assert len(rows) == 4
+        for row in rows:
+            spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", row))
+            assert row.count("&") + spans == table.slots
+        assert written.count("{") == written.count("}")
+        assert "\\definecolor{opF}{HTML}{56B4E9}" in written
+
+    def test_a_table_that_nobody_can_read_is_refused(self):
+        with pytest.raises(Inapplicable, match="1503 time slots"):
+            slots.slot_table(evaluated("gpipe", 2, 500, forward=Fraction(1), backward=Fraction(2)))
+
+    @pytest.mark.parametrize("suffix", [".txt", ".md", ".tex", ".svg", ".pdf", ".png"])
+    def test_files(self, tmp_path, suffix):
+        if suffix in plot.SUFFIXES:
+            pytest.importorskip("matplotlib", reason="needs the extra plot")
+        file = tmp_path / f"table{suffix}"
+        pictures.table(file, evaluated("dualpipe", 4, 8))
+        assert file.stat().st_size > 300
+
+    def test_unknown_suffix_is_refused(self, tmp_path):
+        with pytest.raises(UsageError, match=r"\.txt, \.md, \.tex"):
+            pictures.require_suffix(tmp_path / "x.html", pictures.TABLE_SUFFIXES)
+
+
 class TestStaticFigures:
     """Figures as matplotlib holds them."""
 
@@ -228,7 +307,8 @@ class TestStaticFigures:
         """Every op is a box of its kind's colour and its shade, from its start to its end in its device's row."""
         from matplotlib.collections import PolyCollection
 
-        from explorer.reports.figures.timeline import timeline, tint
+        from explorer.reports.figures.shapes import tint
+        from explorer.reports.figures.timeline import timeline
 
         drawn = drawing(result)
         boxes = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from explorer.core.op import KINDS, Kind
 from explorer.evaluation.metrics import Part
 from explorer.reports.figures import palette, plot
 from explorer.reports.figures.drawing import FIRST, SECOND, Drawing, FloatArray
+from explorer.reports.figures.shapes import FONT, add_boxes, corners, text_width, tint
 from explorer.reports.numbers import scale
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ VECTOR_TRANSFERS = 1200
 COLUMNS = int(plot.WIDTH * 0.91 * plot.DPI)
 """One a pixel."""
 _PER_LINE = 7
-_FONT = "DejaVu Sans"
 
 
 def timeline(drawn: Drawing) -> Figure:
@@ -106,35 +105,19 @@ def _devices_axis(axes: Axes, devices: int, height: float, name: str) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _boxes(device: Any, start: Any, end: Any, top: Any, bottom: Any) -> FloatArray:
-    """(n, 4, 2) corners of boxes in rows; ``top`` and ``bottom`` from 0 to 1 within a row."""
-    device, start, end = (np.asarray(values, np.float64) for values in (device, start, end))
-    low, high = device + top, device + bottom
-    return np.stack(
-        [np.stack(corner, 1) for corner in ((start, low), (end, low), (end, high), (start, high))], 1
-    )  # fmt: skip
-
-
-def _add(axes: Axes, boxes: FloatArray, **style: Any) -> None:
-    from matplotlib.collections import PolyCollection
-
-    if len(boxes):
-        axes.add_collection(PolyCollection(list(boxes), **style), autolim=False)
-
-
 def _background(drawn: Drawing, axes: Axes) -> None:
     """Idle time, and the parts of it in which a transfer is waited for or a send keeps the device."""
     every = np.arange(drawn.schedule.devices)
     whole = np.full(len(every), max(drawn.timeline.makespan, 1))
-    _add(axes, _boxes(every, 0 * every, whole, 0.06, 0.94), facecolor=palette.IDLE_COLOUR, linewidth=0)
+    add_boxes(axes, corners(every, 0 * every, whole, 0.06, 0.94), facecolor=palette.IDLE_COLOUR, linewidth=0)
     if len(drawn.schedule) > VECTOR_OPS:
         return
     waits, sends = drawn.waits, drawn.sends
-    _add(
-        axes, _boxes(waits.device, waits.start, waits.end, 0.06, 0.94), facecolor=palette.WAIT_COLOUR, linewidth=0,
+    add_boxes(
+        axes, corners(waits.device, waits.start, waits.end, 0.06, 0.94), facecolor=palette.WAIT_COLOUR, linewidth=0,
     )  # fmt: skip
-    _add(
-        axes, _boxes(sends.device, sends.start, sends.end, 0.06, 0.94), facecolor=palette.WAIT_COLOUR, hatch="//////",
+    add_boxes(
+        axes, corners(sends.device, sends.start, sends.end, 0.06, 0.94), facecolor=palette.WAIT_COLOUR, hatch="//////",
         edgecolor=palette.TRANSFER_COLOUR, linewidth=0,
     )  # fmt: skip
 
@@ -146,22 +129,16 @@ def _extent(drawn: Drawing) -> tuple[FloatArray, FloatArray]:
     return np.where(drawn.part == SECOND, middle, 0.06), np.where(drawn.part == FIRST, middle, bottom)
 
 
-def tint(kind: Kind, shade: float) -> tuple[float, float, float]:
-    """A kind's colour, up to half way to white."""
-    red, green, blue = (c + (1 - c) * 0.5 * shade for c in palette.channels(palette.COLOURS[kind]))
-    return red, green, blue
-
-
 def _ops(drawn: Drawing, axes: Axes) -> None:
     schedule, (top, bottom) = drawn.schedule, _extent(drawn)
     line = 0.35 if len(schedule) < 120 * schedule.devices else 0.15
     for kind in KINDS:
         own = schedule.kind == kind
-        boxes = _boxes(schedule.device[own], drawn.timeline.start[own], drawn.timeline.end[own], top[own], bottom[own])
+        boxes = corners(schedule.device[own], drawn.timeline.start[own], drawn.timeline.end[own], top[own], bottom[own])
         colours = [tint(kind, shade) for shade in drawn.shade[own].tolist()]
-        _add(axes, boxes, facecolor=colours, edgecolor="white", linewidth=line)
+        add_boxes(axes, boxes, facecolor=colours, edgecolor="white", linewidth=line)
         if kind is Kind.I:  # as bright as F in print without colour
-            _add(axes, boxes, facecolor="none", edgecolor=(0, 0, 0, 0.35), hatch="/////", linewidth=0)
+            add_boxes(axes, boxes, facecolor="none", edgecolor=(0, 0, 0, 0.35), hatch="/////", linewidth=0)
 
 
 def _slivers(drawn: Drawing, axes: Axes) -> None:
@@ -185,29 +162,19 @@ def _labels(drawn: Drawing, axes: Axes, row: float) -> None:
         start, end, op = drawn.timeline.start[number], drawn.timeline.end[number], schedule.op(number)
         room = float(end - start) * points - 1.2
         for said in (f"{op.kind.name}{op.microbatch}", str(op.microbatch)):
-            if _width(said) * fonts[number] <= room:
+            if text_width(said) * fonts[number] <= room:
                 height = schedule.device[number] + (top[number] + bottom[number]) / 2
                 axes.text(
-                    (start + end) / 2, height, said, fontsize=fonts[number], family=_FONT, ha="center",
+                    (start + end) / 2, height, said, fontsize=fonts[number], family=FONT, ha="center",
                     va="center_baseline", zorder=5, clip_on=True, gid=f"label-{number}",
                 )  # fmt: skip
                 break
 
 
-@cache
-def _width(text: str) -> float:
-    """How wide a text is at a font size of 1."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextToPath
-
-    font = FontProperties(family=_FONT, size=10)
-    return float(TextToPath().get_text_width_height_descent(text, font, False)[0]) / 10
-
-
 def _syncs(drawn: Drawing, axes: Axes) -> None:
     syncs = drawn.syncs
-    boxes = _boxes(syncs.device, syncs.start, syncs.end, 0.75, 0.94)
-    _add(axes, boxes, facecolor=palette.SYNC_COLOUR, edgecolor="white", linewidth=0.3, zorder=3)
+    boxes = corners(syncs.device, syncs.start, syncs.end, 0.75, 0.94)
+    add_boxes(axes, boxes, facecolor=palette.SYNC_COLOUR, edgecolor="white", linewidth=0.3, zorder=3)
 
 
 def _crossings(drawn: Drawing, axes: Axes) -> None:
@@ -249,10 +216,10 @@ def _critical(drawn: Drawing, axes: Axes) -> None:
         return
     moves = [(end, start) for (_, end), (start, _) in pairwise(stops) if end != start]
     axes.add_collection(LineCollection(moves, colors="black", linewidths=0.8, zorder=4.5), autolim=False)
-    boxes = _boxes(
+    boxes = corners(
         schedule.device[framed], drawn.timeline.start[framed], drawn.timeline.end[framed], top[framed], bottom[framed]
     )
-    _add(axes, boxes, facecolor="none", edgecolor="black", linewidth=0.9, zorder=4.5)
+    add_boxes(axes, boxes, facecolor="none", edgecolor="black", linewidth=0.9, zorder=4.5)
 
 
 def _narrow(drawn: Drawing) -> bool:
