@@ -11,7 +11,7 @@ from solvers.bounds import Bound, simple_bounds, span_bound
 from solvers.jackson import preemptive
 from solvers.scope import Objective
 from solvers.shop import Shop
-from solvers.windows import Windows, memory_edges, span_windows, windows
+from solvers.windows import Windows, memory_edges, round_trip, span_windows, windows
 
 
 def bounds(problem: Problem, placement: Placement, split: bool, objective: Objective) -> tuple[Bound, ...]:
@@ -81,7 +81,7 @@ def throughputs(shop: Shop) -> Iterator[Bound]:
         count, in_flight = len(shop.members[forward.group]), edge.after - first
         if in_flight < 1:
             continue
-        trip = _round_trip(shop, int(shop.class_of[edge.before])) + freeing.duration
+        trip = round_trip(shop, int(shop.class_of[edge.before])) + freeing.duration
         waits, rest = divmod(count - 1, in_flight)
         ticks = int(alone.head[first]) + rest * forward.busy + waits * trip + int(alone.tail[first + count - 1])
         yield Bound(
@@ -89,12 +89,3 @@ def throughputs(shop: Shop) -> Iterator[Bound]:
             f"memory of device {forward.device}: {in_flight} in flight at stage {forward.stage}, each from its F "
             f"to the end of its {freeing.kind.name}",
         )
-
-
-def _round_trip(shop: Shop, freeing: int) -> int:
-    """From the start of a stage's forward to that of the class that frees its memory, at least."""
-    ticks, at, stage = 0, freeing, shop.classes[freeing].stage
-    while not (shop.classes[at].kind is Kind.F and shop.classes[at].stage == stage):
-        ticks += shop.classes[at].lag
-        at = shop.classes[at].source
-    return ticks

@@ -25,6 +25,9 @@ ENERGY_UP_TO = 6000
 FAR = -(2**52)
 """Before anything: where a head or tail within a span is not bound at all."""
 
+EITHER = 3
+"""For how many k `either_edges` are drawn."""
+
 ROUNDS = 6
 """How often heads and tails are drawn from one another at most."""
 
@@ -92,7 +95,7 @@ def span_windows(shop: Shop) -> tuple[Windows, ...]:
 
 
 def _edges(shop: Shop, memory: bool) -> list[Edge]:
-    return [*_inputs(shop), *_in_order(shop), *(memory_edges(shop) if memory else ())]
+    return [*_inputs(shop), *_in_order(shop), *((*memory_edges(shop), *either_edges(shop)) if memory else ())]
 
 
 def _windows(graph: _Graph, head: IntArray, tail: IntArray) -> Windows:
@@ -153,6 +156,54 @@ def memory_edges(shop: Shop) -> Iterator[Edge]:
             behind = space // together if together else count
         if 1 <= behind < count:
             yield Edge(int(shop.first[index]), int(shop.first[forward]) + behind, one.duration, count - behind)
+
+
+def either_edges(shop: Shop) -> Iterator[Edge]:
+    """``start[F(s, i+k)] >= start[F(s, i)] + lag``, whichever op frees the memory; on devices with one stage.
+
+    Before the n-th F some j of the I and ``w = ceil((n a - space - j a1) / a2) <= j`` of the W must have ended, where a
+    is what F holds, a1 what I and a2 what W frees. The j-th I ends its round trip or more after the j-th F, and so does
+    the w-th W; and F are at least their length apart. So for each k the least lag over all j holds. Only those k are
+    given whose lag for each microbatch is greatest.
+    """
+    for classes in shop.of_device:
+        by_kind = {shop.classes[c].kind: c for c in classes}
+        if len(classes) != 3 or Kind.W not in by_kind:
+            continue
+        forward, first, last = (by_kind[kind] for kind in (Kind.F, Kind.I, Kind.W))
+        held, by_first = shop.classes[forward].held, shop.classes[first].freed
+        by_last = held - by_first
+        space, count = int(shop.space[shop.classes[forward].device]), len(shop.members[0])
+        if not by_first or not by_last or held * count <= space or space < held:
+            continue
+        trips = [round_trip(shop, c) + shop.classes[c].duration for c in (first, last)]
+        gap, n = shop.classes[forward].busy, min(count, 3 * space // held + 3)
+        choices = [(j, -((space + j * by_first - n * held) // by_last)) for j in range(n)]
+        found = []
+        for k in range(1, n):
+            lags = [
+                max(
+                    (x - (n - k)) * gap + trip if x >= n - k else 0
+                    for x, trip in ((j, trips[0]), (max(w, 0), trips[1]))
+                )
+                for j, w in choices
+                if w <= j
+            ]
+            if min(lags, default=0) > k * gap:
+                found.append((min(lags) / k, k, min(lags)))
+        for _, k, lag in sorted(found)[-EITHER:]:
+            yield Edge(int(shop.first[forward]), int(shop.first[forward]) + k, lag, count - k)
+
+
+def round_trip(shop: Shop, index: int) -> int:
+    """From the start of a stage's forward to that of its op in a class, at least, for the same microbatch."""
+    ticks, at, stage = 0, index, shop.classes[index].stage
+    while not (shop.classes[at].kind is Kind.F and shop.classes[at].stage == stage):
+        source = shop.classes[at].source
+        maker = shop.classes[source]
+        ticks += maker.busy if maker.device == shop.classes[at].device else shop.classes[at].lag
+        at = source
+    return ticks
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,13 +47,14 @@ def admissible(t: Any, d: int, c: int, nxt: Any, memory: int, low: int) -> bool:
 
 
 @register_jitable
-def _arrival(t: Any, d: int, c: int, nxt: Any, begun: Any, there: Any) -> int:
+def _arrival(t: Any, d: int, now: int, c: int, pace: int, state: Any) -> int:
     """When the input of the next op of class c is on device d; `NEVER` if that is not known, or no op is left."""
+    nxt, _, _, begun, there = state
     if t.first[c] + nxt[c] == t.first[c + 1]:
         return NEVER
     s = t.source[c]
     if s < 0:
-        return 0
+        return -(-now // pace) * pace
     of = t.first[s] + nxt[c]
     if begun[of] < 0:
         return NEVER
@@ -63,13 +64,13 @@ def _arrival(t: Any, d: int, c: int, nxt: Any, begun: Any, there: Any) -> int:
 
 
 @register_jitable
-def _choice(t: Any, d: int, now: int, priority: Any, cap: Any, patience: int, state: Any) -> tuple[int, int]:
+def _choice(t: Any, d: int, now: int, priority: Any, cap: Any, patience: int, pace: int, state: Any) -> tuple[int, int]:
     """The class of which device d should run the next op now, -1 for none, and else when to ask again."""
-    nxt, memory, low, begun, there = state
+    nxt, memory, low, _, _ = state
     best, again = -1, NEVER
     for i in range(t.start_of[d], t.start_of[d + 1]):
         c = t.classes[i]
-        arrival = _arrival(t, d, c, nxt, begun, there)
+        arrival = _arrival(t, d, now, c, pace, state)
         if arrival == NEVER:
             continue
         if t.forward[c] and nxt[c] - nxt[t.paired[c]] >= cap[c]:
@@ -84,7 +85,7 @@ def _choice(t: Any, d: int, now: int, priority: Any, cap: Any, patience: int, st
         return best, again
     for i in range(t.start_of[d], t.start_of[d + 1]):
         c = t.classes[i]
-        arrival = _arrival(t, d, c, nxt, begun, there)
+        arrival = _arrival(t, d, now, c, pace, state)
         if arrival != again or priority[t.first[c] + nxt[c]] > priority[t.first[best] + nxt[best]]:
             continue
         if not t.forward[c]:
@@ -107,7 +108,9 @@ def _advanced(t: Any, d: int, nxt: Any, low: int) -> int:
     return low
 
 
-def dispatch(t: Any, priority: Any, cap: Any, patience: int, order: Any, begun: Any, there: Any, work: Any) -> int:
+def dispatch(
+    t: Any, priority: Any, cap: Any, patience: int, pace: int, order: Any, begun: Any, there: Any, work: Any
+) -> int:
     """Run all ops.
 
     Parameters
@@ -120,6 +123,8 @@ def dispatch(t: Any, priority: Any, cap: Any, patience: int, order: Any, begun: 
         (classes,) for F, how many may be ahead of the I or B of their stage.
     patience
         A device waits for an op of better priority that arrives within ``patience`` percent of what it would run.
+    pace
+        The forwards of a route's first stage start at its multiples only; 1 for any time.
     order
         (ops,) written: each device's op numbers, one device behind the other.
     begun, there
@@ -149,7 +154,7 @@ def dispatch(t: Any, priority: Any, cap: Any, patience: int, order: Any, begun: 
         now = wake[d]
         if now >= NEVER:
             return -1
-        c, again = _choice(t, d, now, priority, cap, patience, (nxt, memory, low, begun, there))
+        c, again = _choice(t, d, now, priority, cap, patience, pace, (nxt, memory, low, begun, there))
         if c < 0:
             wake[d] = again
             continue

@@ -8,6 +8,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
+from explorer.core.op import Kind
 from explorer.core.placement import IntArray
 from explorer.core.schedule import Schedule
 from solvers.orders.anneal import anneal
@@ -32,22 +33,27 @@ class Rule:
         (twice as many, less one) or ``any``.
     patience
         See `dispatch`.
+    paced
+        Whether microbatches enter only at multiples of the time in which a forward and a backward that go in opposite
+        directions come two devices closer. Where they do, all cross without waiting as soon as two do.
     """
 
     deep_forwards: bool
     ahead: str
     patience: int
+    paced: bool = False
 
     @property
     def name(self) -> str:
         """Such as ``list schedule (depth ahead, patience 50)``."""
         deep = "late forwards first, " if self.deep_forwards else ""
-        return f"list schedule ({deep}{self.ahead} ahead, patience {self.patience})"
+        paced = ", paced" if self.paced else ""
+        return f"list schedule ({deep}{self.ahead} ahead, patience {self.patience}{paced})"
 
 
 RULES = tuple(
-    Rule(deep, ahead, patience)
-    for deep, ahead, patience in product((True, False), ("depth", "twice", "any"), (0, 50, 100))
+    Rule(deep, ahead, patience, paced)
+    for deep, ahead, patience, paced in product((True, False), ("depth", "twice", "any"), (0, 50, 100), (False, True))
 )
 
 
@@ -59,7 +65,8 @@ def listed(shop: Shop) -> Iterator[tuple[str, Schedule]]:
     for rule in RULES:
         if rule.deep_forwards and not nested:
             continue
-        orders = _list(shop, table, _priority(shop, rule), _caps(shop, rule), rule.patience, fast)
+        pace = _pace(shop) if rule.paced else 1
+        orders = _list(shop, table, _priority(shop, rule), _caps(shop, rule), rule.patience, pace, fast)
         if orders is not None:
             yield rule.name, shop.schedule(orders)
 
@@ -71,7 +78,7 @@ def followed(shop: Shop, orders: list[IntArray]) -> Schedule | None:
     for order in orders:
         priority[order] = np.arange(len(order))
     uncapped = np.full(len(shop.classes), NEVER, np.int64)
-    found = _list(shop, tables(shop, fast), priority, uncapped, 100, fast)
+    found = _list(shop, tables(shop, fast), priority, uncapped, 100, 1, fast)
     return None if found is None else shop.schedule(found)
 
 
@@ -93,8 +100,17 @@ def _caps(shop: Shop, rule: Rule) -> IntArray:
     return {"depth": depth, "twice": 2 * depth - 1, "any": np.full(len(depth), NEVER, np.int64)}[rule.ahead]
 
 
+def _pace(shop: Shop) -> int:
+    """The greatest sum of the times in which a forward and a backward go from one device to the next."""
+    sent = [c for c in shop.classes if c.target >= 0]
+    ways = {
+        kind: max((c.offset + c.delay for c in sent if (c.kind is Kind.F) is kind), default=0) for kind in (True, False)
+    }
+    return max(1, ways[True] + ways[False])
+
+
 def _list(
-    shop: Shop, table: Tables, priority: IntArray, caps: IntArray, patience: int, fast: bool
+    shop: Shop, table: Tables, priority: IntArray, caps: IntArray, patience: int, pace: int, fast: bool
 ) -> list[IntArray] | None:
     devices, ops = len(shop.space), len(shop)
 
@@ -108,7 +124,7 @@ def _list(
     loop = compiled(dispatch) if fast else dispatch
     ranks = priority if fast else priority.tolist()
     caps_ = caps if fast else caps.tolist()
-    if loop(table, ranks, caps_, patience, order, filled(ops, -1), filled(ops, -1), work) < 0:
+    if loop(table, ranks, caps_, patience, pace, order, filled(ops, -1), filled(ops, -1), work) < 0:
         return None
     return _cut(shop, np.asarray(order, np.int64))
 
