@@ -12,6 +12,7 @@ from explorer.cli.compare import compare
 from explorer.cli.evaluate import evaluate
 from explorer.cli.export import export
 from explorer.cli.list import list_
+from explorer.cli.map import map_
 from explorer.cli.optimize import optimize
 from explorer.cli.run import run
 from explorer.cli.show import show
@@ -51,6 +52,7 @@ for name, command in {
     "compare": compare,
     "show": show,
     "sweep": sweep,
+    "map": map_,
     "export": export,
     "check": check,
     "optimize": optimize,

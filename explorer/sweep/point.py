@@ -23,7 +23,15 @@ from explorer.sweep.costs import costs_of
 from explorer.sweep.grid import Point, Value
 
 Row = dict[str, Any]
-CODE = ("schedules", "explorer/core", "explorer/evaluation", "explorer/config", "explorer/sweep")
+CODE = (
+    "schedules/**/*.py",
+    "explorer/core/**/*.py",
+    "explorer/evaluation/**/*.py",
+    "explorer/config/**/*.py",
+    "explorer/sweep/point.py",
+    "explorer/sweep/costs.py",
+)
+"""What a result depends on besides a point."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +59,8 @@ def version() -> str:
     """The version whose results are the same: the package's, and a digest of the code that computes them."""
     home = Path(api.__file__).resolve().parent.parent
     digest = hashlib.sha256()
-    for folder in CODE:
-        for path in sorted((home / folder).rglob("*.py")):
+    for pattern in CODE:
+        for path in sorted(home.glob(pattern)):
             digest.update(path.relative_to(home).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:12]}"
 
@@ -95,7 +103,7 @@ def compute(task: Task) -> Row:
     -------
     dict
         ``status`` (``done``, ``inapplicable`` or ``refused``) with its ``reason``, or: ``makespan``,
-        ``table_makespan`` and ``formula_makespan`` in ``unit`` (``1`` or ``s``), the three bubble ratios, the largest
+        ``table_makespan`` and ``formula_makespan`` in ``unit`` (``1`` or ``s``), the ``mode``, the three bubble ratios, the largest
         peaks, whether limits are met, ``asynchronous`` (then the makespan is no measure), and the number of ``ops``.
     """
     try:
@@ -120,7 +128,7 @@ def _evaluated(task: Task) -> Row:
     stashed = peaks(schedule, problem, problem.stash)
     row: Row = {
         "unit": problem.time.unit,
-        "communication": str(problem.communication),
+        "mode": str(problem.communication),
         "makespan": as_number(value(timeline.makespan)),
         "table_makespan": as_number(value(table.makespan)),
         "formula_makespan": _optional(formula.makespan),

@@ -256,3 +256,18 @@ def test_results_go_to_files(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "out.csv")) == 72
     wrong = subprocess.run([*words[:-1], "out.xls"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stderr) == (2, "explorer: --output must end in .csv or .parquet, got out.xls\n")
+
+
+def test_a_map_of_a_sweep(tmp_path: Path) -> None:
+    run(grid(tmp_path), tmp_path / "grid.sqlite")
+    words = command("map", tmp_path / "grid.toml", "--x", "comm_time", "--where", "devices=4")
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "Fastest by execution" in shown and "another wins in execution" in shown
+    said = json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert {(cell["comm_time"], cell["microbatches"]) for cell in said["cells"]} == {
+        (time, count) for time in ("0", "1/4", "1") for count in (4, 8, 16)
+    }
+    cell = next(cell for cell in said["cells"] if (cell["comm_time"], cell["microbatches"]) == ("0", 8))
+    assert cell["margin"] == 0 or len(cell["winners"]["execution"]) == 1
+    wrong = subprocess.run(command("map", tmp_path / "none.sqlite"), capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stderr.count("there is no store")) == (2, 1)
