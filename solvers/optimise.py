@@ -228,7 +228,7 @@ def optimise(
     best = None
     if not isinstance(answer.outcome, Infeasible):
         best = problem.time.value(answer.outcome.ticks)
-    rows = [_compared(name, schedule, recipe, placement, settings.objective, best) for name, schedule in known]
+    rows = [compared(name, schedule, recipe, placement, settings.objective, best) for name, schedule in known]
     by_span = settings.objective is Objective.SPAN
     rows.sort(key=lambda row: row.longest_device_span if by_span else row.makespan)
     return Optimum(problem, placement, settings, answer, tuple(rows))
@@ -300,9 +300,10 @@ def named_schedules(
                 yield named.name + "".join(f":{key}={value}" for key, value in variant.items()), schedule
 
 
-def _compared(
+def compared(
     name: str, schedule: Schedule, recipe: Recipe, placement: Placement, objective: Objective, best: Fraction | None
 ) -> Compared:
+    """A named schedule under the costs of its own placement, beside a best objective in the unit of time."""
     problem = recipe(schedule.placement)
     timeline = evaluate(schedule, problem)
     value = problem.time.value

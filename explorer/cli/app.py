@@ -14,6 +14,7 @@ from explorer.cli.export import export
 from explorer.cli.list import list_
 from explorer.cli.map import map_
 from explorer.cli.optimize import optimize
+from explorer.cli.pareto import pareto
 from explorer.cli.run import run
 from explorer.cli.show import show
 from explorer.cli.sweep import sweep
@@ -56,6 +57,7 @@ for name, command in {
     "export": export,
     "check": check,
     "optimize": optimize,
+    "pareto": pareto,
     "run": run,
     "calibrate": calibrate,
 }.items():

@@ -53,7 +53,7 @@ def encode(result: Optimum) -> dict[str, Any]:
         "memory_limit": problem.memory_limit and problem.memory_limit.text,
         "problem": problems.encode(problem),
         "problem_sha256": problems.digest(problem, result.placement),
-        "compared": [_row(row) for row in result.compared],
+        "compared": [row(one) for one in result.compared],
     }
     if isinstance(outcome, Infeasible):
         nothing = dict.fromkeys(
@@ -82,16 +82,17 @@ def encode(result: Optimum) -> dict[str, Any]:
     }
 
 
-def _row(row: Compared) -> dict[str, Any]:
+def row(one: Compared) -> dict[str, Any]:
+    """A named schedule beside the best."""
     return {
-        "schedule": row.name,
-        "makespan": as_number(row.makespan),
-        "longest_device_span": as_number(row.longest_device_span),
-        "ratio": None if row.ratio is None else as_number(row.ratio),
-        "fits_memory": row.fits_memory,
-        "same_placement": row.same_placement,
-        "peak_activations": as_number(row.peak_activations),
-        "losses": {str(loss): as_number(time) for loss, time in row.losses.items()},
+        "schedule": one.name,
+        "makespan": as_number(one.makespan),
+        "longest_device_span": as_number(one.longest_device_span),
+        "ratio": None if one.ratio is None else as_number(one.ratio),
+        "fits_memory": one.fits_memory,
+        "same_placement": one.same_placement,
+        "peak_activations": as_number(one.peak_activations),
+        "losses": {str(loss): as_number(time) for loss, time in one.losses.items()},
     }
 
 
