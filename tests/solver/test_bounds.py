@@ -61,7 +61,9 @@ def test_work_with_head_and_tail_is_reached(mode: Communication) -> None:
     schedule = one_f_one_b(3, 6)
     problem = uniform(schedule.placement, (1, 1, 1, 2), mode, latency=0)
     bound = schedule_bound(problem, schedule)
-    assert bound == Bound(evaluate(schedule, problem).makespan, "work of device 2, with what must precede and follow it")
+    assert bound == Bound(
+        evaluate(schedule, problem).makespan, "work of device 2, with what must precede and follow it"
+    )
 
 
 def test_an_overlap_lowers_the_work() -> None:
