@@ -8,6 +8,7 @@ import typer
 
 from explorer.cli.calibrate import calibrate
 from explorer.cli.check import check
+from explorer.cli.claims import claims
 from explorer.cli.compare import compare
 from explorer.cli.evaluate import evaluate
 from explorer.cli.export import export
@@ -15,6 +16,7 @@ from explorer.cli.list import list_
 from explorer.cli.map import map_
 from explorer.cli.optimize import optimize
 from explorer.cli.pareto import pareto
+from explorer.cli.report import report
 from explorer.cli.run import run
 from explorer.cli.show import show
 from explorer.cli.sweep import sweep
@@ -52,8 +54,10 @@ for name, command in {
     "evaluate": evaluate,
     "compare": compare,
     "show": show,
+    "report": report,
     "sweep": sweep,
     "map": map_,
+    "claims": claims,
     "export": export,
     "check": check,
     "optimize": optimize,

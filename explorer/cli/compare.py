@@ -87,7 +87,7 @@ def _sizes(problem: ProblemOptions, pairs: list[tuple[str, dict[str, object]]]) 
 def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, dict[str, object]]]:
     """Give every schedule the options that it has; an option that none of them has is an error."""
     from explorer import api
-    from explorer.cli.subjects import parse_subject, typed
+    from explorer.cli.subjects import merged, parse_subject, typed
 
     unused = dict(problem.schedule_options)
     pairs: list[tuple[str, dict[str, object]]] = []
@@ -100,7 +100,7 @@ def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, 
         common = {key: value for key, value in problem.schedule_options.items() if key in named.options}
         for key in common:
             unused.pop(key, None)
-        pairs.append((name, typed(named, {**common, **own})))
+        pairs.append((name, typed(named, merged(common, own))))
     if unused:
         raise UsageError(f"none of the schedules has an option {', '.join(unused)}")
     return pairs

@@ -199,7 +199,7 @@ def comparison(result: Comparison, width: int = 160) -> RenderableType:
     if result.inapplicable:
         parts.append(Text("Not for this problem:", "dim"))
         parts += [Text(f"  {name}: {why}", "dim") for name, why in result.inapplicable.items()]
-    return Group(*parts, *cautions(_shared_cautions(result)))
+    return Group(*parts, *cautions(shared_cautions(result)))
 
 
 def _title(row: Evaluation) -> str:
@@ -323,7 +323,7 @@ def _staleness(rule: Asynchrony | None) -> str:
     return _range((min(least for least, _ in rule.staleness), max(most for _, most in rule.staleness)))
 
 
-def _shared_cautions(result: Comparison) -> Iterator[str]:
+def shared_cautions(result: Comparison) -> Iterator[str]:
     """Each caution once, with the schedules that it concerns."""
     said: dict[str, list[str]] = {}
     for row in (*result.rows, *result.asynchronous):

@@ -137,8 +137,8 @@ def test_shades_tell_chunks_apart_else_microbatches():
 def test_caption_states_costs_mode_and_outcome():
     drawn = drawing(evaluated("chimera", 4, 4))
     assert drawn.caption == (
-        "Per op: forward 1, backward 2. Communication: latency, 0.5 a transfer; gradient synchronisation 2 a chunk. "
-        "Makespan 21.5, bubble ratio 44.2%. Most activations: 4."
+        "Abstract costs: a microbatch takes F 1, B 2 of each device, a transfer 0.5. Communication: latency; gradient "
+        "synchronisation 2 a chunk. Makespan 21.5, bubble ratio 44.2%. Most activations: 4."
     )
 
 

@@ -101,7 +101,7 @@ def _after(timeline: Timeline, device: int, moment: int) -> int:
 
 
 def bars(result: Comparison) -> list[Bar]:
-    """The bars of all schedules that flush, fastest first."""
+    """The bars of all schedules that flush, in the comparison's order."""
     return [bar(row) for row in result.rows]
 
 
@@ -122,10 +122,8 @@ def title(result: Comparison) -> str:
 
 
 def costs(result: Comparison) -> str:
-    """Costs and mode, those of the fastest schedule: chunks of another size cost another share."""
-    first = result.rows[0]
-    said = f"Per op of {first.name}: {caption.operations(first)}. {caption.communication(first)}."
-    return said + " Bars: mean over the devices."
+    """Costs and mode, and how to read the bars."""
+    return f"{caption.costs(result.rows[0])} Bars: mean over the devices."
 
 
 def peak(value: Fraction, in_bytes: bool) -> str:

@@ -14,7 +14,7 @@ from explorer.reports.figures.drawing import Drawing, drawing
 from explorer.reports.html.page import VIEWER, page
 
 MOST_OPS = 300_000
-"""Ops up to which a page holds timelines: the fastest schedules first, and always the fastest one."""
+"""Ops up to which a page holds timelines: in the comparison's order, and always the first one."""
 
 
 def comparison(result: Comparison) -> Iterator[str]:
@@ -49,7 +49,7 @@ def table(result: Comparison) -> str:
     used = [share for share in Share if any(row.shares[share] for row in bars)]
     longest = max(row.makespan for row in bars) or Fraction(1)
     ranks = {level: result.ranks(level) for level in LEVELS}
-    head = ["schedule", "makespan", "over the best", "where it goes", "rank by formula", "by table", "by execution"]
+    head = ["schedule", "makespan", "over the first", "where it goes", "rank by formula", "by table", "by execution"]
     head += ["bubble ratio", "peak memory" if result.rows[0].problem.bytes is not None else "peak activations"]
     limited = any(row.fits_memory is not None for row in result.rows)
     lines = []

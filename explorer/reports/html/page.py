@@ -44,7 +44,7 @@ def page(title: str, body: str, drawings: Sequence[Drawing], *, focus: bool = Fa
         "TITLE": escape(title),
         "STYLE": _resource("style.css"),
         "BODY": body,
-        "DATA": json.dumps(_data(drawings, focus)).replace("</", "<\\/"),
+        "DATA": json.dumps(_data(drawings, focus)).replace("<", "\\u003c"),
         "SCRIPT": _resource("viewer.js") if drawings else "",
     }
     text, *rest = _resource("page.html").split("%")
