@@ -8,6 +8,7 @@ import typer
 
 from explorer.cli.calibrate import calibrate
 from explorer.cli.check import check
+from explorer.cli.claims import claims
 from explorer.cli.compare import compare
 from explorer.cli.evaluate import evaluate
 from explorer.cli.export import export
@@ -56,6 +57,7 @@ for name, command in {
     "report": report,
     "sweep": sweep,
     "map": map_,
+    "claims": claims,
     "export": export,
     "check": check,
     "optimize": optimize,

@@ -103,8 +103,9 @@ def compute(task: Task) -> Row:
     -------
     dict
         ``status`` (``done``, ``inapplicable`` or ``refused``) with its ``reason``, or: ``makespan``,
-        ``table_makespan`` and ``formula_makespan`` in ``unit`` (``1`` or ``s``), the ``mode``, the three bubble ratios, the largest
-        peaks, whether limits are met, ``asynchronous`` (then the makespan is no measure), and the number of ``ops``.
+        ``table_makespan`` and ``formula_makespan`` in ``unit`` (``1`` or ``s``), the ``mode``, the three bubble ratios,
+        the largest peaks, whether limits are met, ``asynchronous`` (then the makespan is no measure), and how many
+        ``ops`` there are.
     """
     try:
         return {"status": "done", **_evaluated(task)}
