@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from explorer.cli.options import DEVICES, MICROBATCHES, Json, ProblemOptions, sh
 from explorer.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from explorer.evaluation.jitter import Jitter, Spread
     from explorer.evaluation.results import Comparison
 
 Subjects = Annotated[
@@ -27,27 +29,60 @@ Output = Annotated[
 ]
 
 
+JitterText = Annotated[
+    str | None,
+    typer.Option(
+        "--jitter",
+        help="Spread of makespans when times vary: ops=0.1,transfers=0.3,devices=0.05,straggler=1.5,draws=1000,seed=0.",
+        show_default=False,
+    ),
+]
+
+
 @shares_problem_options
-def compare(problem: ProblemOptions, subjects: Subjects = None, output: Output = None, json: Json = False) -> None:
+def compare(
+    problem: ProblemOptions,
+    subjects: Subjects = None,
+    output: Output = None,
+    jitter: JitterText = None,
+    json: Json = False,
+) -> None:
     """Compare schedules under the same costs, ranked by formula, by table and by execution."""
     from explorer.cli import console
+    from explorer.evaluation.jitter import read
     from explorer.reports import contract, pictures, tables
+    from explorer.reports.jitter import table as jitter_table
 
+    disturbance = None if jitter is None else read(jitter)
     if output is not None:
         pictures.require_suffix(Path(output))
     result = compared(problem, subjects)
     if output is not None:
         pictures.comparison(Path(output), result)
+    spreads = None if disturbance is None else _spreads(result, disturbance)
     if json:
-        console.show_json(contract.comparison(result))
+        told = {} if spreads is None else {"jitter": {name: asdict(spread) for name, spread in spreads.items()}}
+        console.show_json(contract.comparison(result) | told)
     else:
         console.show(tables.comparison(result, console.stdout().width))
+        if spreads and disturbance is not None:
+            console.show(jitter_table(spreads, result.rows[0].problem.time.unit, disturbance))
     if problem.mem_limit is not None and not result.fitting:
         raise typer.Exit(1)
 
 
+def _spreads(result: Comparison, disturbance: Jitter) -> dict[str, Spread]:
+    from explorer.cli import console
+    from explorer.evaluation.jitter import spread
+
+    with console.progress("disturbing"):
+        return {row.name: spread(row.schedule, row.problem, disturbance) for row in result.rows}
+
+
 def compared(problem: ProblemOptions, subjects: list[str] | None) -> Comparison:
     """Compare what the command line asks for."""
+    from rich.text import Text
+
     from explorer import api
     from explorer.cli import console
 
@@ -64,7 +99,7 @@ def compared(problem: ProblemOptions, subjects: list[str] | None) -> Comparison:
             backward=problem.split,
             engine=problem.engine,
             messages=problem.messages,
-            progress=lambda name: status.update(f"evaluating {name}"),
+            progress=lambda name: status.update(Text(f"evaluating {name}")),
         )
 
 
