@@ -48,10 +48,13 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare schedules under the same costs, ranked by formula, by table and by execution."""
+    from rich.text import Text
+
     from explorer.cli import console
     from explorer.evaluation.jitter import read
     from explorer.reports import contract, pictures, tables
     from explorer.reports.jitter import table as jitter_table
+    from explorer.reports.reasons import why
 
     disturbance = None if jitter is None else read(jitter)
     if output is not None:
@@ -65,6 +68,8 @@ def compare(
         console.show_json(contract.comparison(result) | told)
     else:
         console.show(tables.comparison(result, console.stdout().width))
+        if (reason := why(result)) is not None:
+            console.show(Text(reason))
         if spreads and disturbance is not None:
             console.show(jitter_table(spreads, result.rows[0].problem.time.unit, disturbance))
     if problem.mem_limit is not None and not result.fitting:

@@ -81,14 +81,14 @@ def device_figures(timeline: Timeline, problem: Problem) -> DeviceFigures:
     last_of_occupancy = np.append(~schedule.joined[1:], True) if len(schedule) else schedule.joined
     overhead = posted + np.where(schedule.joined, 0, problem.launch)
     sending = np.where(last_of_occupancy, timeline.free - timeline.end, 0) - posted
-    exposed = _waited_for_transfers(timeline) + sending
+    exposed = waited_for_transfers(timeline) + sending
     totals = [np.zeros(schedule.devices, np.int64) for _ in range(2)]
     for total, column in zip(totals, (exposed, overhead), strict=True):
         np.add.at(total, schedule.device, column)
     return DeviceFigures(busy, timeline.makespan - busy, *totals)
 
 
-def _waited_for_transfers(timeline: Timeline) -> IntArray:
+def waited_for_transfers(timeline: Timeline) -> IntArray:
     """(ops,) How much of the gap before each occupancy passes while an input is on its way; in its first row."""
     schedule = timeline.schedule
     source = producers(schedule)
