@@ -27,8 +27,9 @@ def why(result: Comparison) -> str | None:
     ordered = sorted((share for share in gains if abs(gains[share]) > least), key=lambda share: -gains[share])
     less = [f"{numbers.time(gains[share], unit)} less {share}" for share in ordered if gains[share] > 0]
     more = [f"{numbers.time(-gains[share], unit)} more {share}" for share in reversed(ordered) if gains[share] < 0]
-    said = f"{best.name} takes {numbers.time(second.makespan - best.makespan, unit)} less than {second.name}: on average a "
-    said += f"device has {_joined(less)}" + (f", but {_joined(more)}" if more else "")
+    lead = numbers.time(second.makespan - best.makespan, unit)
+    said = f"{best.name} takes {lead} less than {second.name}: on average a device has {_joined(less)}"
+    said += f", but {_joined(more)}" if more else ""
     held = [max(device.peak_activations for device in row.devices) for row in (best, second)]
     if held[0] == held[1]:
         return f"{said}; both hold {numbers.plain(held[0])} activations at their peaks."

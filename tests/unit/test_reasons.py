@@ -33,7 +33,7 @@ def test_gpipe_by_hand() -> None:
     problem = AbstractCosts().problem(schedule.placement)
     found = shares(evaluate(schedule, problem), problem)
     assert found[Share.WORK] == 24 and found[Share.WARM_UP] == Fraction(0 + 1 + 2 + 3, 4)
-    assert found[Share.DRAIN] == Fraction(6 + 4 + 2 + 0, 4) if schedule.op(8).microbatch else True
+    assert found[Share.DRAIN] == Fraction(6 + 4 + 2 + 0, 4)
     assert found[Share.COMMUNICATION] == found[Share.SYNCHRONISATION] == found[Share.OVERHEAD] == 0
 
 
@@ -47,9 +47,7 @@ def test_sentences() -> None:
     assert text.startswith("gpipe takes ") and "less exposed communication" in text
     assert text.endswith("it holds 16 activations at its peak, 1f1b 4.")
     assert "less drain" in said("1f1b", "zb-h1")
-    assert (
-        "more gradient synchronisation" in said("1f1b", "chimera", sync_time=Fraction(1), comm_time=Fraction(2)) or True
-    )
+    assert "less gradient synchronisation" in said("1f1b", "chimera", sync_time=Fraction(9))
     assert said("gpipe", "1f1b") == ""
     assert said("1f1b") == ""
 
