@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from explorer.cli.options import Json
+from explorer.cli.options import Json, Output
 from explorer.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from explorer.reports.figures.winners import Grid
     from explorer.sweep.winners import Cell, Map
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green", "bright_yellow", "white")
@@ -28,16 +29,24 @@ Level = Annotated[str, typer.Option("--level", help="execution, table or formula
 
 def map_(
     sweep: StoreFile, x: X = "bandwidth", y: Y = "microbatches", where: Where = None, level: Level = "execution",
-    json: Json = False,
+    output: Output = None, json: Json = False,
 ) -> None:  # fmt: skip
-    """Show which schedule wins where in a sweep, its lead over the next, and where the levels rank differently."""
+    """Show which schedule wins where in a sweep, its lead over the next, and where the levels rank differently.
+
+    --output draws the map to an .svg, .pdf or .png file.
+    """
     from explorer.cli import console
+    from explorer.reports import pictures
     from explorer.sweep import frame
     from explorer.sweep.winners import winners
 
+    if output is not None:
+        pictures.require_suffix(Path(output), pictures.FIGURE_SUFFIXES)
     path = Path(sweep)
     store = path.with_suffix(".sqlite") if path.suffix == ".toml" else path
     found = winners(frame.load(store), x, y, _fixed(where or []), level)
+    if output is not None:
+        pictures.winners(Path(output), drawn(found))
     if json:
         console.show_json(contract(found))
     else:
@@ -62,6 +71,21 @@ def contract(found: Map) -> dict[str, Any]:
         for (column, row), cell in found.cells.items()
     ]  # fmt: skip
     return {"x": found.x, "y": found.y, "level": found.level, "cells": cells}
+
+
+def drawn(found: Map) -> Grid:
+    """A map as its figure wants it."""
+    from explorer.reports.figures.winners import Field, Grid
+
+    fields = {
+        place: Field(
+            cell.winners[found.level], cell.margin, any(bool(share) for share in cell.differing.values()),
+            bool(cell.overturned),
+        )
+        for place, cell in found.cells.items()
+    }  # fmt: skip
+    title = f"Fastest by {found.level}, and its lead over the next"
+    return Grid(title, found.x.replace("_", " "), found.y.replace("_", " "), found.columns, found.rows, fields)
 
 
 def rendered(found: Map) -> RenderableType:

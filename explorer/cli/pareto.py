@@ -54,10 +54,14 @@ def pareto(
     """Makespan against memory: the best under each limit, proved or bounded; named schedules by their memory.
 
     The time limit is that of all points together. Ctrl-C ends it with the points found so far, and exit code 130.
+    --output writes JSON, or draws to an .svg, .pdf or .png file.
     """
+    from pathlib import Path
+
     from explorer.cli import console
     from explorer.io import pareto as files
     from explorer.reports import pareto as report
+    from explorer.reports import pictures
     from solvers.pareto import frontier
 
     if problem.mem_limit is not None:
@@ -69,6 +73,9 @@ def pareto(
     if len(where) > 1:
         raise UsageError("pareto needs one placement; see optimize for free ones")
     require_writable(output)
+    as_picture = output is not None and Path(output).suffix.lower() in pictures.FIGURE_SUFFIXES
+    if output is not None and as_picture:
+        pictures.require_suffix(Path(output), pictures.FIGURE_SUFFIXES)
     costs = problem.costs()
     time = costs.problem(where[0]).time
     given = [part.strip() for part in limits.split(",")] if limits else []
@@ -78,7 +85,9 @@ def pareto(
             watch=lambda text: watch,
         )  # fmt: skip
     value = files.encode(result)
-    if output is not None:
+    if output is not None and as_picture:
+        pictures.frontier(Path(output), result)
+    elif output is not None:
         write_json(output, value)
     if json:
         console.show_json(value)

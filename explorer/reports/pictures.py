@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.files import write_text
@@ -14,8 +15,13 @@ from explorer.reports.figures.drawing import drawing
 from explorer.reports.html import comparison as html_comparison
 from explorer.reports.html import page
 
-SUFFIXES = (*plot.SUFFIXES, ".html")
-TABLE_SUFFIXES = (".txt", ".md", ".tex", *plot.SUFFIXES)
+if TYPE_CHECKING:
+    from explorer.reports.figures.winners import Grid
+    from solvers.pareto import Frontier
+
+FIGURE_SUFFIXES = plot.SUFFIXES
+SUFFIXES = (*FIGURE_SUFFIXES, ".html")
+TABLE_SUFFIXES = (".txt", ".md", ".tex", *FIGURE_SUFFIXES)
 
 
 def require_suffix(path: Path, known: Sequence[str] = SUFFIXES) -> None:
@@ -29,7 +35,7 @@ def require_suffix(path: Path, known: Sequence[str] = SUFFIXES) -> None:
     if path.suffix.lower() not in known:
         given = path.suffix or "files without suffix"
         raise UsageError(f"this is written to {', '.join(known)} files, not {given}: {path}")
-    if path.suffix.lower() in plot.SUFFIXES:
+    if path.suffix.lower() in FIGURE_SUFFIXES:
         plot.require()
 
 
@@ -95,3 +101,31 @@ def comparison(path: Path, result: Comparison) -> None:
         from explorer.reports.figures.comparison import comparison
 
         plot.save(path, lambda: comparison(result))
+
+
+def frontier(path: Path, result: Frontier) -> None:
+    """Draw makespan against memory to a file.
+
+    Raises
+    ------
+    UsageError
+        If the suffix is unknown, matplotlib is missing or the file cannot be written.
+    """
+    require_suffix(path, FIGURE_SUFFIXES)
+    from explorer.reports.figures.frontier import curve, frontier
+
+    plot.save(path, lambda: frontier(curve(result)))
+
+
+def winners(path: Path, grid: Grid) -> None:
+    """Draw a map of winners to a file.
+
+    Raises
+    ------
+    UsageError
+        If the suffix is unknown, matplotlib is missing or the file cannot be written.
+    """
+    require_suffix(path, FIGURE_SUFFIXES)
+    from explorer.reports.figures.winners import winners
+
+    plot.save(path, lambda: winners(grid))
