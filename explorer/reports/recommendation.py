@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from explorer.evaluation.reasons import Share
 from explorer.evaluation.results import Comparison, Evaluation
 from explorer.reports import numbers
 from explorer.reports.figures import breakdown
-from explorer.reports.figures.breakdown import Share
+from explorer.reports.reasons import why
 
 CLOSE = Fraction(2, 100)
 """A lead below this is called close: costs are rarely known better."""
@@ -41,6 +42,7 @@ def recommend(result: Comparison) -> Recommendation:
         chosen,
         (
             *_lead(chosen, others),
+            *filter(None, [why(Comparison(tuple(fitting)))]),
             *_too_large(chosen, result),
             _losses(chosen),
             *_bound(chosen),
@@ -100,7 +102,7 @@ def _too_large(chosen: Evaluation, result: Comparison) -> Iterator[str]:
 
 def _losses(chosen: Evaluation) -> str:
     shares = breakdown.shares(chosen)
-    lost = {share: time for share, time in shares.items() if share is not Share.COMPUTE and time}
+    lost = {share: time for share, time in shares.items() if share is not Share.WORK and time}
     if not lost:
         return "No device is ever idle."
     worst = max(lost, key=lambda share: lost[share])

@@ -17,10 +17,10 @@ from explorer.core.problem import Communication
 from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.memory import peaks
 from explorer.evaluation.metrics import work
+from explorer.evaluation.reasons import Share
 from explorer.evaluation.results import idealised
 from explorer.reports import pictures, slots
 from explorer.reports.figures import breakdown, palette, plot
-from explorer.reports.figures.breakdown import Share
 from explorer.reports.figures.drawing import FIRST, SECOND, drawing
 
 CASES = [
@@ -160,31 +160,10 @@ def test_colours_are_distinct_also_to_the_colour_blind():
         assert all(np.abs(seen(one) - seen(other)).max() > 0.1 for other in colours[:place])
 
 
-@pytest.mark.parametrize("case", [*CASES, ("gpipe", 3, 5, "latency"), ("zb-h2", 4, 8, "blocking")])
-def test_shares_of_the_makespan_add_up_to_it(case):
-    result = evaluated(*case)
-    shares = breakdown.shares(result)
-    assert sum(shares.values()) == result.makespan
-    assert min(shares.values()) >= 0
-    mean = sum(device.busy for device in result.devices) / result.schedule.devices
-    assert shares[Share.COMPUTE] == mean
-
-
-def test_idle_time_of_1f1b_is_told_apart():
-    """Two devices, two microbatches, F 1 and B 2, no transfer time: device 1 starts at 1 and ends at 7, of 9.
-
-    Device 0 runs F0 F1 B0 B1 with gaps of 2 and 1 around B0; device 1 runs F0 B0 F1 B1 without any.
-    """
-    shares = breakdown.shares(evaluated("1f1b", 2, 2, "none"))
-    assert shares == {
-        Share.COMPUTE: 6, Share.OVERHEAD: 0, Share.COMMUNICATION: 0, Share.EDGES: Fraction(1 + 2, 2),
-        Share.BETWEEN: Fraction(1 + 2, 2), Share.SYNCHRONISATION: 0,
-    }  # fmt: skip
-
-
-def test_synchronisation_counts_only_after_a_devices_last_op():
-    result = evaluated("chimera", 4, 4)
-    assert breakdown.shares(result)[Share.SYNCHRONISATION] == 2  # every device ends with one of 2, by the timeline
+def test_bars_are_as_long_as_the_makespan(result):
+    bar = breakdown.bar(result)
+    assert sum(bar.shares.values()) == bar.makespan == result.makespan
+    assert bar.shares[Share.WORK] == sum(device.busy for device in result.devices) / result.schedule.devices
 
 
 def test_unknown_suffix_is_refused(tmp_path):

@@ -9,8 +9,9 @@ import pytest
 from explorer import api
 from explorer.cli.boundary import guarded
 from explorer.config.recipe import AbstractCosts
+from explorer.evaluation.reasons import Share
 from explorer.evaluation.results import Comparison
-from explorer.reports.figures.breakdown import Share, shares
+from explorer.reports.figures.breakdown import shares
 from explorer.reports.recommendation import recommend
 
 NAMES = ("1f1b", "zb-h1", "interleaved-1f1b", "pipedream")
@@ -75,7 +76,7 @@ def longer(timeline):
 
 def test_the_largest_loss_is_named():
     result = compared("1f1b")
-    lost = {share: time for share, time in shares(result.rows[0]).items() if share is not Share.COMPUTE}
+    lost = {share: time for share, time in shares(result.rows[0]).items() if share is not Share.WORK}
     assert f"The largest loss is {max(lost, key=lost.get)}." in said(recommend(result))
 
 

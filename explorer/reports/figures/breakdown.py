@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 
-from explorer.core.timeline import Timeline
+from explorer.evaluation import reasons
+from explorer.evaluation.reasons import Share
 from explorer.evaluation.results import Comparison, Evaluation
 from explorer.reports import numbers
 from explorer.reports.figures import caption, palette
-from explorer.reports.figures.drawing import drawing
-
-
-class Share(StrEnum):
-    """What the devices' time is spent on."""
-
-    COMPUTE = "compute"
-    OVERHEAD = "launching and posting"
-    COMMUNICATION = "exposed communication"
-    EDGES = "warm-up and drain"
-    BETWEEN = "idle in between"
-    SYNCHRONISATION = "synchronisation"
-
 
 COLOURS = {
-    Share.COMPUTE: "#0072b2",
+    Share.WORK: "#0072b2",
     Share.OVERHEAD: "#7a7a7a",
     Share.COMMUNICATION: palette.TRANSFER_COLOUR,
-    Share.EDGES: "#c9c9c9",
-    Share.BETWEEN: "#e8e8e8",
+    Share.WARM_UP: "#a9a9a9",
+    Share.STEADY_STATE: "#e8e8e8",
+    Share.DRAIN: "#c9c9c9",
     Share.SYNCHRONISATION: palette.SYNC_COLOUR,
 }
-"""Of Okabe and Ito, and greys; each of another brightness than its neighbours, for print without colour."""
+"""Of Okabe and Ito, and greys; each of another brightness than its neighbours, for print without colour. In this order
+they stand in a bar."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +35,7 @@ class Bar:
     makespan
         In the problem's unit of time.
     shares
-        Mean over the devices; they add up to the makespan.
+        Means over the devices; they add up to the makespan.
     peak
         The highest peak of memory of any device: bytes where they are modelled, else device units of activation.
     fits
@@ -67,37 +56,9 @@ def bar(result: Evaluation) -> Bar:
 
 
 def shares(result: Evaluation) -> dict[Share, Fraction]:
-    """The mean over all devices of what their time goes to, in the problem's unit; the sum is the makespan.
-
-    Exposed communication is what `DeviceReport` says. Of the rest, idle time before a device's first op and after its
-    last one is warm-up and drain, except where gradients are synchronised after the last op.
-    """
-    timeline, time = result.timeline, result.problem.time
-    waits = drawing(result).waits
-    totals = dict.fromkeys(Share, Fraction(0))
-    for device in result.devices:
-        rows = timeline.schedule.rows(device.device)
-        first = int(timeline.start[rows[0]]) if rows else timeline.makespan
-        last = int(timeline.free[rows[-1]]) if rows else timeline.makespan
-        waited = sum(min(end, first) - start for start, end in waits.of(device.device) if start < first)
-        synchronising = _after(timeline, device.device, last)
-        parts = {
-            Share.COMPUTE: device.busy,
-            Share.OVERHEAD: device.overhead,
-            Share.COMMUNICATION: device.exposed_communication,
-            Share.EDGES: time.value(first - waited + timeline.makespan - last - synchronising),
-            Share.SYNCHRONISATION: time.value(synchronising),
-        }
-        parts[Share.BETWEEN] = result.makespan - sum(parts.values())
-        for share, spent in parts.items():
-            totals[share] += spent
-    return {share: spent / len(result.devices) for share, spent in totals.items()}
-
-
-def _after(timeline: Timeline, device: int, moment: int) -> int:
-    """Ticks after a moment in which a device synchronises gradients: it does so one chunk at a time."""
-    spans = [(sync.start, sync.end) for sync in timeline.syncs if device in sync.devices]
-    return sum(max(0, end - max(start, moment)) for start, end in spans)
+    """What the devices' time goes to, in the problem's unit and in a bar's order; see `explorer.evaluation.reasons`."""
+    found = reasons.shares(result.timeline, result.problem)
+    return {share: found[share] * result.problem.time.tick for share in COLOURS}
 
 
 def bars(result: Comparison) -> list[Bar]:

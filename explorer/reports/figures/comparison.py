@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from explorer.evaluation.reasons import Share
 from explorer.evaluation.results import Comparison
 from explorer.reports import numbers
 from explorer.reports.figures import breakdown, palette, plot
-from explorer.reports.figures.breakdown import Share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_HATCHES = {Share.COMMUNICATION: "////", Share.BETWEEN: "....", Share.SYNCHRONISATION: "xxxx"}
+_HATCHES = {Share.COMMUNICATION: "////", Share.STEADY_STATE: "....", Share.SYNCHRONISATION: "xxxx"}
 
 
 def comparison(result: Comparison) -> Figure:
@@ -60,7 +60,7 @@ def _times(axes: Axes, result: Comparison, bars: list[breakdown.Bar]) -> None:
     unit = result.rows[0].problem.time.unit
     factor, name = numbers.scale(max(row.makespan for row in bars), unit)
     begun = np.zeros(len(bars))
-    for share in Share:
+    for share in breakdown.COLOURS:
         spent = np.array([float(row.shares[share] / factor) for row in bars])
         if spent.any():
             axes.barh(

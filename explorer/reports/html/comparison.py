@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from html import escape
 
+from explorer.evaluation.reasons import Share
 from explorer.evaluation.results import LEVELS, Comparison, Evaluation
 from explorer.reports import numbers
 from explorer.reports.figures import breakdown
-from explorer.reports.figures.breakdown import COLOURS, Bar, Share
+from explorer.reports.figures.breakdown import COLOURS, Bar
 from explorer.reports.figures.drawing import Drawing, drawing
 from explorer.reports.html.page import VIEWER, page
 
@@ -46,7 +47,7 @@ def left_out(result: Comparison, shown: Sequence[Drawing]) -> str:
 def table(result: Comparison) -> str:
     """Bars, makespans, ranks and peaks, and what does not exist for the problem."""
     bars = breakdown.bars(result)
-    used = [share for share in Share if any(row.shares[share] for row in bars)]
+    used = [share for share in COLOURS if any(row.shares[share] for row in bars)]
     longest = max(row.makespan for row in bars) or Fraction(1)
     ranks = {level: result.ranks(level) for level in LEVELS}
     head = ["schedule", "makespan", "over the first", "where it goes", "rank by formula", "by table", "by execution"]
