@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import schedules
-from explorer.core.errors import Deadlock, Inapplicable, Incomplete, UsageError
+from explorer.core.errors import Deadlock, Disagreement, Inapplicable, Incomplete, UsageError
 from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
@@ -102,7 +102,7 @@ def evaluate(
     if backward:
         schedule = schedule.with_split_backward() if backward == "split" else schedule.with_fused_backward()
     problem = costs.problem(schedule.placement)
-    case = case_of(problem, schedule.placement, options)
+    case = case_of(problem, schedule.placement, options, split=schedule.splits_backward)
     waits: tuple[str, ...] = ()
     if _discipline(messages, engine) is Messages.INDEPENDENT:
         timeline, used, confirmed_by = run(schedule, problem, engine)
@@ -192,11 +192,16 @@ def run(schedule: Schedule, problem: Problem, engine: str = "auto") -> tuple[Tim
     Disagreement
         If two engines differ.
     """
+    timeline = longest_path(schedule, problem)
     if engine == "cp-sat":
+        from solvers.reading import difference
         from solvers.solve import evaluate as cp_sat
 
-        return cp_sat(schedule, problem), "cp-sat", None
-    timeline = longest_path(schedule, problem)
+        solved = cp_sat(schedule, problem)
+        fault = difference(timeline, solved)
+        if fault is not None:
+            raise Disagreement(f"CP-SAT and the longest path disagree: {fault}")
+        return solved, "cp-sat", "longest-path"
     confirm_up_to = CONFIRM_SHARED_UP_TO if paths(problem).resources else CONFIRM_UP_TO
     if engine == "longest-path" or len(schedule) > confirm_up_to:
         return timeline, "longest-path", None

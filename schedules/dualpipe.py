@@ -146,6 +146,6 @@ def overlapped_formula(case: Case, depth: int, microbatches: int, share: Fractio
     return Formula(
         "equal stages, no transfer time, F = I >= W, B = I + W; activations held until W",
         makespan,
-        1 - busy / makespan,
+        1 - busy / makespan if makespan else Fraction(0),
         peak,
     )

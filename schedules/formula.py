@@ -23,6 +23,9 @@ class Case:
         Whether every device does the same work, chunks are equal and microbatches are alike. Formulas assume it.
     overlap
         What an overlapped F&B takes, as a fraction of the sum of its parts.
+    unit_stash
+        Whether every microbatch's activation on one device is 1, in equal parts for equal shares of the model, and is
+        held until the whole backward is done. Formulas of peaks assume it.
     """
 
     devices: int
@@ -34,6 +37,7 @@ class Case:
     options: Mapping[str, object] = field(default_factory=dict)
     uniform: bool = True
     overlap: Fraction = Fraction(1)
+    unit_stash: bool = True
 
     @property
     def work(self) -> Fraction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from explorer.core.errors import Inapplicable, UsageError, nearest
@@ -93,7 +93,12 @@ class NamedSchedule:
             self._require_type(option, options[option])
         if self.plans_with_costs:
             options["recipe"] = recipe
-        return self.build(devices, microbatches, **options)
+        built = self.build(devices, microbatches, **options)
+        if (built.devices, built.microbatches) != (devices, microbatches):
+            raise UsageError(
+                f"{self.name} built {built!r}, not one of {devices} devices and {microbatches} microbatches"
+            )
+        return built
 
     def _require_type(self, option: str, value: object) -> None:
         """Refuse what an option that counts cannot be; other types are the schedule's own matter."""
@@ -106,7 +111,11 @@ class NamedSchedule:
         """Level one for this case."""
         if self._formula is None:
             return Formula.inapplicable("no closed form is known")
-        return self._formula(self._filled(case))
+        formula = self._formula(self._filled(case))
+        if case.unit_stash or formula.peak_activations is None:
+            return formula
+        assumptions = f"{formula.assumptions}; peaks need equal activations, held until the backward is done"
+        return replace(formula, peak_activations=None, assumptions=assumptions)
 
     @property
     def closed_form_text(self) -> str:

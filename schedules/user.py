@@ -6,11 +6,12 @@ is decorated with `named` will do as well. Loading runs the user's code.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -23,6 +24,10 @@ from schedules.registry import NamedSchedule, register
 
 GROUP = "pipeline_schedule_explorer.schedules"
 """The entry-point group of plug-ins: ``name = "package.module:function"``."""
+
+
+_FAULTS = (Exception, SystemExit, GeneratorExit)
+"""What user code may raise and be told of; an interrupt is not its fault."""
 
 
 def is_reference(subject: str) -> bool:
@@ -77,10 +82,23 @@ def _plugins(points: tuple[EntryPoint, ...]) -> None:
         where = f"plug-in {point.name!r} of {package}"
         try:
             found = point.load()
-        except (Exception, SystemExit) as error:
+        except _FAULTS as error:
             raise UsageError(f"{where} cannot be loaded: {_said(error)}") from error
         if not isinstance(found, NamedSchedule):
             register(_schedule(found, point.name.lower(), where, package))
+
+
+@contextlib.contextmanager
+def _aside(folder: Path | None = None) -> Iterator[None]:
+    """Keep what user code prints out of results, and let it import its neighbours in a folder."""
+    if folder is not None:
+        sys.path.insert(0, str(folder))
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if folder is not None:
+            sys.path.remove(str(folder))
 
 
 @functools.lru_cache
@@ -92,8 +110,9 @@ def _run(path: Path, changed: int) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+        with _aside(path.parent):
+            spec.loader.exec_module(module)
+    except _FAULTS as error:
         raise UsageError(f"{path} fails when it is loaded: {_said(error, path)}") from error
     return module
 
@@ -107,10 +126,11 @@ def _schedule(function: object, name: str, where: str, source: str, file: Path |
     @functools.wraps(function)
     def build(*arguments: Any, **options: Any) -> Schedule:
         try:
-            built = function(*arguments, **options)
+            with _aside():
+                built = function(*arguments, **options)
         except ExplorerError:
             raise
-        except (Exception, SystemExit) as error:
+        except _FAULTS as error:
             raise UsageError(f"{where} fails: {_said(error, file)}") from error
         if not isinstance(built, Schedule):
             raise UsageError(f"{where} must return a Schedule (see Schedule.from_orders), got {type(built).__name__}")
@@ -139,4 +159,8 @@ def _said(error: BaseException, file: Path | None = None) -> str:
     """An error with the line of the user's file where it arose."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     place = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {error}{place}"
+    try:
+        said = str(error)
+    except Exception:
+        said = "(and its message cannot be shown)"
+    return f"{type(error).__name__}: {said}{place}"

@@ -189,7 +189,10 @@ def confirm(timeline: Timeline, problem: Problem) -> None:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.cp_model_presolve = False
-    if solver.solve(model.cp) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    status = solver.solve(model.cp)
+    if status == cp_model.UNKNOWN:
+        raise KeyboardInterrupt
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise Disagreement("CP-SAT refutes the times of this timeline")
     fault = difference(timeline, timeline_of(model, schedule, solver.value)) or loose(model, timeline)
     if fault is not None:
@@ -199,7 +202,10 @@ def confirm(timeline: Timeline, problem: Problem) -> None:
 def _least_sum(model: Model, schedule: Schedule, variables: Sequence[cp_model.IntVar]) -> cp_model.CpSolver:
     model.cp.minimize(sum(variables))
     solver = _solver(model, math.inf, 1, 0)
-    if solver.solve(model.cp) != cp_model.OPTIMAL:
+    status = solver.solve(model.cp)
+    if status in (cp_model.UNKNOWN, cp_model.FEASIBLE):  # no limit was set: the solver took an interrupt for itself
+        raise KeyboardInterrupt
+    if status != cp_model.OPTIMAL:
         longest_path(schedule, model.problem)  # names the cycle, if that is why
         raise Disagreement("CP-SAT finds no timeline of this order, the longest path does")
     return solver

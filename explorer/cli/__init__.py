@@ -9,6 +9,10 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run and exit: 0 done, 1 the answer is no, 2 wrong input, 3 no answer in time, 130 interrupted."""
-    from explorer.cli.boundary import guarded
+    try:
+        from explorer.cli.boundary import guarded
 
-    sys.exit(guarded(sys.argv[1:]))
+        code = guarded(sys.argv[1:])
+    except KeyboardInterrupt:  # while this program was still being loaded
+        code = 130
+    sys.exit(code)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ _SIBLINGS = ("schedules", "solvers", "configs")
 
 def guarded(arguments: Sequence[str]) -> int:
     """Run the command line; the exit code. Errors meant for people become one sentence on stderr."""
+    _prepare_streams()
     intruder = _intruder()
     if intruder:
         return _say(intruder, 2)
@@ -44,7 +49,26 @@ def guarded(arguments: Sequence[str]) -> int:
         return _say("this does not fit in memory; choose a smaller size", 2)
     except BrokenPipeError:  # the reader, such as `head`, has gone: nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.filename is not None:  # not of the output: a fault of ours
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _say(f"the output cannot be written: {error.strerror}", 2)
     return 0
+
+
+def _prepare_streams() -> None:
+    """Let nothing fail for a stream that is closed or cannot show a character; end as usual when asked to."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - for the process's life
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def _parsing_error() -> Any:
@@ -55,7 +79,9 @@ def _parsing_error() -> Any:
 
 
 def _say(sentence: str, code: int) -> int:
-    sys.stderr.write(f"explorer: {sentence}\n")
+    with suppress(OSError):
+        sys.stderr.write(f"explorer: {' '.join(sentence.split())}\n")
+        sys.stderr.flush()
     return code
 
 

@@ -17,8 +17,14 @@ def stdout() -> Console:
     """The console for results; wide where nobody looks, so that files and pipes are not cut at 80 columns."""
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=False)
-    return console if console.is_terminal or "COLUMNS" in console._environ else Console(highlight=False, width=160)
+    class Results(Console):
+        """Leaves a closed pipe to the error boundary."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    console = Results(highlight=False, soft_wrap=False)
+    return console if console.is_terminal or "COLUMNS" in console._environ else Results(highlight=False, width=160)
 
 
 def show(renderable: RenderableType) -> None:
@@ -35,6 +41,7 @@ def show_json(value: Any) -> None:
 def progress(what: str) -> Iterator[Status]:
     """Tell on stderr, where a person looks, what is going on; gone when done."""
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(what) as status:
+    with Console(stderr=True).status(Text(what)) as status:
         yield status

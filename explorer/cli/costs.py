@@ -26,8 +26,8 @@ def from_options(options: ProblemOptions) -> Costs:
     UsageError
         If abstract and modelled costs are mixed, times have different units, or a value is no number.
     """
-    abstract = [name for name in (*_TIMES, *_FACTORS, "per_stage") if getattr(options, name)]
-    modelled = [name for name in _MODELLED if getattr(options, name)]
+    abstract = [name for name in (*_TIMES, *_FACTORS, "per_stage") if getattr(options, name) not in (None, False)]
+    modelled = [name for name in _MODELLED if getattr(options, name) not in (None, False)]
     copies = 1 if options.data_parallel is None else options.data_parallel
     if abstract and modelled:
         raise UsageError(
@@ -57,7 +57,8 @@ def from_options(options: ProblemOptions) -> Costs:
     from explorer.config.modelled import ModelledCosts
     from explorer.config.topology import Layout
 
-    model, system = options.model or catalogue.DEFAULT_MODEL, options.system or catalogue.DEFAULT_SYSTEM
+    model = catalogue.DEFAULT_MODEL if options.model is None else options.model
+    system = catalogue.DEFAULT_SYSTEM if options.system is None else options.system
     return ModelledCosts(
         model=catalogue.load_model(model),
         system=catalogue.load_system(system),
@@ -95,7 +96,7 @@ def _factors(options: ProblemOptions) -> dict[str, Any]:
 
 
 def _share(text: str | None) -> Fraction:
-    share = number(text or "0", "--freed-at-input-grad")
+    share = number("0" if text is None else text, "--freed-at-input-grad")
     if not 0 <= share <= 1:
         raise UsageError(f"--freed-at-input-grad must be a share between 0 and 1, got {text}")
     return share

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from explorer.cli.options import Json, ProblemOptions, shares_problem_options
+from explorer.core.errors import UsageError
 
 if TYPE_CHECKING:
     from explorer.evaluation.results import Evaluation
@@ -37,14 +38,16 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
     """Evaluate what the command line asks for."""
     from explorer import api
     from explorer.cli.options import DEVICES, MICROBATCHES
-    from explorer.cli.subjects import parse_subject, typed
+    from explorer.cli.subjects import merged, parse_subject, typed
 
     name, own = parse_subject(subject)
     options: dict[str, object] = {}
     devices, microbatches = problem.devices, problem.microbatches
     named = api.resolve(name)
+    if named is None and problem.schedule_options:
+        raise UsageError(f"{name} is a file, which has no options, got {', '.join(problem.schedule_options)}")
     if named is not None:
-        options = typed(named, {**problem.schedule_options, **own})
+        options = typed(named, merged(problem.schedule_options, own))
         devices = DEVICES if devices is None else devices
         microbatches = MICROBATCHES if microbatches is None else microbatches
     return api.evaluate(

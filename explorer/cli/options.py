@@ -171,9 +171,14 @@ class ProblemOptions:
             name, equals, value = text.partition("=")
             if not equals or not name:
                 raise UsageError(f"--option must be NAME=VALUE, got {text!r}")
-            given[name.replace("-", "_")] = value
+            key = name.replace("-", "_")
+            if key in given:
+                raise UsageError(f"--option {name} is given twice")
+            given[key] = value
         for name in ("chunks", "waves", "variant"):
             if (value := getattr(self, name)) is not None:
+                if name in given:
+                    raise UsageError(f"--{name} and --option {name} both set it; leave one out")
                 given[name] = value
         return given
 

@@ -6,10 +6,13 @@ from fractions import Fraction
 
 from explorer.core.errors import UsageError
 from explorer.core.problem import MemoryLimit, Stash
-from explorer.core.units import number, quantity
+from explorer.core.units import as_number, number, quantity
 
 UNLIMITED = 2**62
 """No stash reaches it: larger limits say the same."""
+
+FINEST = 1000
+"""Largest denominator of shares and factors: costs are held in that many parts, and must stay far from 64 bits."""
 
 
 def check_shares(freed_at_input: Fraction, overlap: Fraction) -> None:
@@ -18,12 +21,15 @@ def check_shares(freed_at_input: Fraction, overlap: Fraction) -> None:
     Raises
     ------
     UsageError
-        If the share is not within 0 and 1, or the factor is negative.
+        If the share is not within 0 and 1, the factor is negative or over 10, or either is finer than `FINEST`.
     """
     if not 0 <= freed_at_input <= 1:
         raise UsageError(f"the share freed at the input gradient must be between 0 and 1, got {freed_at_input}")
-    if overlap < 0:
-        raise UsageError(f"the overlap factor cannot be negative, got {overlap}")
+    if not 0 <= overlap <= 10:
+        raise UsageError(f"the overlap factor must be between 0 and 10, got {as_number(overlap)}")
+    for what, value in (("share freed at the input gradient", freed_at_input), ("overlap factor", overlap)):
+        if value.denominator > FINEST:
+            raise UsageError(f"the {what} may have three decimals at most, or a denominator up to {FINEST}")
 
 
 def memory_limit(text: str | None, devices: int, stash: Stash, in_bytes: Stash | None) -> MemoryLimit | None:

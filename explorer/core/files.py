@@ -35,6 +35,8 @@ def read_text(path: Path) -> str:
 def write_text(path: Path, parts: Iterable[str]) -> None:
     """Write a file whole or not at all, replacing what was there; the text is never held as a whole.
 
+    Devices and pipes are written as they are; a link's target is replaced, and a file keeps its mode.
+
     Raises
     ------
     UsageError
@@ -54,19 +56,26 @@ def write_bytes(path: Path, parts: Iterable[bytes]) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a folder, not a file")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if path.exists() and not path.is_file():  # a device or a pipe: nothing to replace
+            with path.open("wb") as stream:
+                stream.writelines(parts)
+            return
+        path = path.resolve()  # a link stays a link
+        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".explorer-")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    temporary = Path(name)
     try:
         with open(handle, "wb") as stream:  # noqa: PTH123 - a handle, not a path
             stream.writelines(parts)
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        temporary.chmod(mode)
+        temporary.replace(path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

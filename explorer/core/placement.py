@@ -20,6 +20,10 @@ from explorer.core.errors import Inapplicable, UsageError
 IntArray = NDArray[np.int64]
 
 
+MOST_DEVICES = 2**16
+"""Far more than any pipeline has; tables of all pairs of devices must stay within memory."""
+
+
 class Hop(NamedTuple):
     """One stage of a route: this chunk, on this device."""
 
@@ -56,6 +60,8 @@ class Placement:
     def __post_init__(self) -> None:
         if not self.routes or not self.route_of:
             raise UsageError("a placement needs at least one route and one microbatch")
+        object.__setattr__(self, "routes", tuple(tuple(Hop(*hop) for hop in route) for route in self.routes))
+        object.__setattr__(self, "route_of", tuple(self.route_of))
         for number, route in enumerate(self.routes):
             if not route:
                 raise UsageError(f"route {number} has no stage")
@@ -63,6 +69,12 @@ class Placement:
                 raise UsageError(f"route {number} visits a chunk twice")
             if min(min(hop) for hop in route) < 0:
                 raise UsageError(f"route {number} has a negative chunk or device")
+        hops = [hop for route in self.routes for hop in route]
+        chunks = {hop.chunk for hop in hops}
+        if max(chunks, default=0) >= len(chunks) > 0:
+            raise UsageError(f"chunks must be 0, 1, 2, ...; {max(chunks)} is the highest of {len(chunks)}")
+        if max((hop.device for hop in hops), default=0) >= MOST_DEVICES:
+            raise UsageError(f"there can be at most {MOST_DEVICES} devices")
         if not 0 <= min(self.route_of) <= max(self.route_of) < len(self.routes):
             raise UsageError(f"route_of names a route outside 0..{len(self.routes) - 1}")
         if not self.shares:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
+from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,16 +47,18 @@ class Schedule:
         placement: Placement,
         offsets: IntArray,
         stage: NDArray[np.int32],
-        kind: NDArray[np.int8],
+        kind: NDArray[np.integer[Any]],
         microbatch: NDArray[np.int32],
         joined: NDArray[np.bool_] | None = None,
     ) -> None:
         self.placement = placement
-        self.offsets = np.ascontiguousarray(offsets, np.int64)
-        self.stage = np.ascontiguousarray(stage, np.int32)
-        self.kind = np.ascontiguousarray(kind, np.int8)
-        self.microbatch = np.ascontiguousarray(microbatch, np.int32)
-        self.joined = np.zeros(len(self.stage), np.bool_) if joined is None else np.ascontiguousarray(joined, np.bool_)
+        self.offsets = np.array(offsets, np.int64)
+        self.stage = np.array(stage, np.int32)
+        if len(kind) and not 0 <= np.min(kind) <= np.max(kind) < len(KINDS):
+            raise UsageError(f"kinds are 0 to {len(KINDS) - 1}: {', '.join(kind.name for kind in KINDS)}")
+        self.kind = np.array(kind, np.int8)
+        self.microbatch = np.array(microbatch, np.int32)
+        self.joined = np.zeros(len(self.stage), np.bool_) if joined is None else np.array(joined, np.bool_)
         columns = (self.stage, self.kind, self.microbatch, self.joined)
         if len({len(column) for column in columns}) > 1:
             raise UsageError("the columns of a schedule differ in length")
@@ -67,8 +71,6 @@ class Schedule:
             raise UsageError("a device's first op has none before it to overlap with")
         if (self.joined[1:] & self.joined[:-1]).any():
             raise UsageError("at most two ops overlap: the row before a joined one cannot be joined itself")
-        if ((self.kind < 0) | (self.kind >= len(KINDS))).any():
-            raise UsageError(f"kinds are 0 to {len(KINDS) - 1}: {', '.join(kind.name for kind in KINDS)}")
         for column in (self.offsets, *columns):
             column.setflags(write=False)
 
@@ -93,13 +95,17 @@ class Schedule:
                 else:
                     ops.append(entry)
                     joined.append(False)
-            tables.append(np.fromiter(chain.from_iterable(ops), np.int32, 3 * len(ops)).reshape(-1, 3))
+            try:
+                numbers = np.fromiter(map(index, chain.from_iterable(ops)), np.int32, 3 * len(ops))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise UsageError(f"an order is a sequence of ops, each of three whole numbers: {error}") from None
+            tables.append(numbers.reshape(-1, 3))
             marks.append(np.array(joined, np.bool_))
         if len(tables) != placement.devices:
             raise UsageError(f"{len(tables)} orders for {placement.devices} devices")
         offsets = np.concatenate(([0], np.cumsum([len(table) for table in tables])))
         rows = np.concatenate(tables)
-        return cls(placement, offsets, rows[:, 0], rows[:, 1].astype(np.int8), rows[:, 2], np.concatenate(marks))
+        return cls(placement, offsets, rows[:, 0], rows[:, 1], rows[:, 2], np.concatenate(marks))
 
     def __len__(self) -> int:
         return len(self.stage)

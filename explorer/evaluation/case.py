@@ -12,13 +12,15 @@ from explorer.core.problem import Problem
 from schedules.formula import Case
 
 
-def case_of(problem: Problem, placement: Placement, options: Mapping[str, object]) -> Case:
+def case_of(problem: Problem, placement: Placement, options: Mapping[str, object], *, split: bool = False) -> Case:
     """A device's share of one microbatch's work, as the mean over devices and microbatches.
 
     Parameters
     ----------
     options
         The schedule's own options, where given.
+    split
+        Whether the schedule splits its backwards, so that I may free a part of an activation.
     """
     columns = placement.columns
     classes = np.stack([columns.route_of, problem.profile_of])
@@ -40,4 +42,17 @@ def case_of(problem: Problem, placement: Placement, options: Mapping[str, object
         options=options,
         uniform=bool((used == used[0, 0]).all()),
         overlap=problem.overlap,
+        unit_stash=_unit_stash(problem, placement, split),
+    )
+
+
+def _unit_stash(problem: Problem, placement: Placement, split: bool) -> bool:
+    stash, used = problem.stash, np.unique(problem.profile_of)
+    if split and stash.freed_at_input[used].any():
+        return False
+    expected = [placement.devices * share for share in placement.shares]
+    return all(
+        stash.unit * int(held) == size
+        for row in stash.held[used].tolist()
+        for held, size in zip(row, expected, strict=True)
     )

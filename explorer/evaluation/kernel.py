@@ -202,11 +202,22 @@ def advance(
 
 
 @cache
-def compiled() -> Callable[..., int]:
-    """`advance` under numba; compiled once and kept on disk where that is possible."""
+def compiled(loop: Callable[..., int] = advance) -> Callable[..., int]:
+    """A loop under numba; compiled once and kept on disk where that is possible."""
+    import pickle
+
     import numba
 
+    plain = cast(Callable[..., int], numba.njit(nogil=True)(loop))
     try:
-        return cast(Callable[..., int], numba.njit(cache=True, nogil=True)(advance))
+        kept = cast(Callable[..., int], numba.njit(cache=True, nogil=True)(loop))
     except RuntimeError:  # no folder that the cache could be kept in
-        return cast(Callable[..., int], numba.njit(nogil=True)(advance))
+        return plain
+
+    def run(*arguments: Any) -> int:
+        try:
+            return kept(*arguments)
+        except (OSError, EOFError, pickle.UnpicklingError):  # a full disk, a damaged cache: nothing has run yet
+            return plain(*arguments)
+
+    return run

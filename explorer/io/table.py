@@ -48,9 +48,9 @@ def parse(text: str, name: str = "table") -> Schedule:
                         f"{name}:{cell.line}:{cell.column}",
                     )
                 microbatches = max(microbatches, op.microbatch + 1)
-    missing = sorted(set(range(max(home) + 1)) - set(home))
-    if missing:
-        raise Malformed(f"stage {missing[0]} is missing: stages must be 0 to {max(home)}", name)
+    missing = next((stage for stage in range(len(home)) if stage not in home), None)
+    if missing is not None:
+        raise Malformed(f"stage {missing} is missing: stages must be 0 to {max(home)}", name)
     if set(home.values()) != set(range(len(orders))):
         raise Malformed("a device has no op", name)
     cells = sum(map(len, orders))

@@ -137,6 +137,8 @@ def orders(schedule: Schedule, width: int) -> RenderableType:
 
 def _cut(cells: list[str], room: int) -> str:
     """As many cells as fit, and how many are left."""
+    if not cells:
+        return ""
     ends: IntArray = np.cumsum([len(cell) + 1 for cell in cells]) - 1
     if ends[-1] <= room:
         return " ".join(cells)

@@ -159,7 +159,7 @@ def test_engines_agree(capsys, mode: str) -> None:
         for engine in ("longest-path", "cp-sat", "auto")
     ]
     said = [(r.pop("engine"), r.pop("confirmed_by")) for r in results]
-    assert said == [("longest-path", None), ("cp-sat", None), ("longest-path", "cp-sat")]
+    assert said == [("longest-path", None), ("cp-sat", "longest-path"), ("longest-path", "cp-sat")]
     assert results[0] == results[1] == results[2]
     if mode == "none":  # Chimera's 16, then the all-reduce of the last chunk
         assert results[0]["makespan"] == 16 + 3
@@ -305,6 +305,18 @@ WRONG = [
     (("evaluate", "1f1b", "--mem-limit", "lots"), "must be a number, got 'lots'"),
     (("evaluate", "1f1b", "--freed-at-input-grad", "2"), "must be a share between 0 and 1"),
     (("evaluate", "1f1b", "--microbatch-factors", "1,2"), "2 microbatch factors for 8 microbatches"),
+    (("evaluate", "interleaved-1f1b", "-o", "group=abc"), "option group of interleaved-1f1b must be a whole number"),
+    (("evaluate", "1f1b", "-o", "devices=4"), "sizes are given by -D and -M"),
+    (("evaluate", "hanayo", "-o", "waves=1", "--waves", "2"), "both set it"),
+    (("evaluate", "hanayo:waves=1:waves=2"), "gives waves twice"),
+    (("evaluate", "hanayo:waves=1", "--waves", "2"), "both behind the schedule's name and as an option"),
+    (("evaluate", "hanayo", "-o", "waves=٢"), "must be a whole number"),
+    (("evaluate", "mine.csv:foo=1"), "mine.csv is a file, which has no options"),
+    (("evaluate", "mine.csv", "--chunks", "2"), "mine.csv is a file, which has no options"),
+    (("evaluate", "1f1b", "--forward", ""), "--forward must be a number, got ''"),
+    (("evaluate", "1f1b", "--system", ""), "no system is called ''"),
+    (("evaluate", "gpipe", "--overlap-factor", "0.9123456789"), "three decimals at most"),
+    (("evaluate", "./[/b]/mine.csv"), "there is no file [/b]/mine.csv"),
     (("evaluate", "interleaved-1f1b:chunks=2,group=4"), "options are set apart by colons"),
     (("evaluate", "1f1b", "-D", "200"), "128 blocks do not fill 200 stages"),
     (("evaluate", "missing.csv"), "there is no file missing.csv"),
@@ -393,6 +405,107 @@ def test_another_package_of_our_name_is_told(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "another package called 'schedules'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (("gpipe", "-D", "4", "-M", "7"), True),
+        (("gpipe", "-D", "4", "-M", "7", "--memory-factors", "0.5,1,1,1.5"), False),
+        (("gpipe", "-D", "5", "-M", "2", "--microbatch-factors", "1.25,1.25"), False),
+        (("1f1b", "-D", "4", "-M", "7", "--freed-at-input-grad", "0.25"), True),
+        (("zb-h1", "-D", "3", "-M", "9", "--freed-at-input-grad", "0.25"), False),
+        (("v-min", "-D", "6", "-M", "6", "--microbatch-factors", "0.5,2,1.25,0.5,1.25,2"), False),
+        (("interleaved-1f1b", "-D", "4", "-M", "8", "--per-stage"), False),
+    ],
+)
+def test_formulas_of_peaks_stand_only_where_they_hold(capsys, words: tuple[str, ...], known: bool) -> None:
+    levels = run_json(capsys, "evaluate", *words, "--forward", "1")["levels"]
+    formula, table = (levels[level]["peak_activations"] for level in ("formula", "table"))
+    assert formula == (table if known else None)
+
+
+def test_values_behind_a_name_may_hold_colons(capsys) -> None:
+    words = ("evaluate", "asymmetric-chimera:split=1:1:variant=direction-split", "-D", "4", "-M", "4", "--forward", "1")
+    assert run_json(capsys, *words)["parameters"]["split"] == "1:1"
+
+
+def test_what_a_reader_may_break_is_told(capsys) -> None:
+    for name, content, message in (
+        ("share.json", '{"format": "pipeline-schedule", "version": 1, "routes": [[[0, 0]]], "route_of": [0], '
+         '"shares": ["1e99999999"], "orders": [["0F0", "0B0"]]}', "between 1e-30 and 1e30"),
+        ("constant.json", '{"format": "pipeline-schedule", "version": 1, "shares": [Infinity]}', "Infinity is no JSON"),
+        ("digits.json", '{"format": "pipeline-schedule", "version": ' + "1" * 5000 + "}", "a number of 5000 digits"),
+        ("key.json", '{"format": "pipeline-schedule", "version": 1, "order": []}', "did you mean 'orders'"),
+        ("gap.json", '{"format": "pipeline-schedule", "version": 1, "routes": [[[2147483647, 0]]], "route_of": [0], '
+         '"shares": ["1"], "orders": [["0F0", "0B0"]]}', "gap.json: chunks must be 0, 1, 2"),
+        ("stage.csv", "0F0,0B0,999999999F0,999999999B0\n", "stage 1 is missing"),
+    ):  # fmt: skip
+        Path(name).write_text(content)
+        code, _, err = run(capsys, "evaluate", name, "--forward", "1")
+        assert (code, err.count("\n")) == (2, 1), name
+        assert message in err
+
+
+def test_output_goes_where_it_is_told(capsys) -> None:
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(capsys, "export", "1f1b", "-D", "2", "-M", "1", "--format", "csv", "--output", "pipe")[0] == 0
+        assert os.read(reader, 100) == b"0F0,0B0\n1F0,1B0\n"
+    finally:
+        os.close(reader)
+    Path("target.csv").write_text("before")
+    Path("target.csv").chmod(0o600)
+    Path("link.csv").symlink_to("target.csv")
+    assert run(capsys, "export", "1f1b", "-D", "2", "-M", "1", "--output", "link.csv")[0] == 0
+    assert Path("link.csv").is_symlink()
+    assert Path("target.csv").read_text() == "0F0,0B0\n1F0,1B0\n"
+    assert Path("target.csv").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+def test_output_that_cannot_be_written(redirect: str) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m explorer list --json {redirect}", shell=True, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    if redirect == ">/dev/full":
+        assert (done.returncode, done.stderr) == (
+            2,
+            "explorer: the output cannot be written: No space left on device\n",
+        )
+
+
+def test_a_terminal_without_these_characters(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "explorer", "compare", "gpipe", "1f1b", "--forward", "1"]
+    done = subprocess.run(
+        words, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"}, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_user_code_that_misbehaves(capsys) -> None:
+    Path("neighbour.py").write_text("SIZE = 1\n")
+    for body, message in (
+        ("import neighbour\nprint('loading')\nfrom schedules import gpipe\ndef build(devices, microbatches):\n"
+         "    print('building')\n    return gpipe(devices, microbatches)\n", None),
+        ("from schedules import gpipe\ndef build(devices, microbatches):\n    return gpipe(devices, 1)\n",
+         "built Schedule(2 devices, 1 microbatches, 4 ops), not one of 2 devices and 2 microbatches"),
+        ("class Rude(Exception):\n    def __str__(self): raise ValueError\n"
+         "def build(devices, microbatches):\n    raise Rude\n", "Rude: (and its message cannot be shown) (line 4)"),
+        ("def build(devices, microbatches):\n    raise ValueError('one\\ntwo')\n", "ValueError: one two (line 2)"),
+    ):  # fmt: skip
+        Path("own.py").write_text(body)
+        os.utime("own.py", ns=(0, hash(body) % 10**15))
+        code, out, err = run(capsys, "evaluate", "own.py:build", "-D", "2", "-M", "2", "--forward", "1", "--json")
+        if message is None:
+            assert code == 0
+            assert json.loads(out)["makespan"] == 9
+            assert "building" in err
+        else:
+            assert (code, err.count("\n")) == (2, 1)
+            assert message in err
 
 
 def test_help_and_version(capsys) -> None:

@@ -76,7 +76,9 @@ def test_what_is_given_of_a_backward_decides_the_rest(given: dict, expected: tup
         ({"forward": -1}, "forward cannot be negative"),
         ({"comm_time": -1}, "comm time cannot be negative"),
         ({"freed_at_input": 2}, "between 0 and 1"),
-        ({"overlap": -1}, "overlap factor cannot be negative"),
+        ({"overlap": -1}, "overlap factor must be between 0 and 10"),
+        ({"overlap": "0.12345"}, "three decimals at most"),
+        ({"freed_at_input": "1/3333"}, "three decimals at most"),
     ],
 )
 def test_contradictions_are_refused(given: dict, message: str) -> None:
