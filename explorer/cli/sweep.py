@@ -20,11 +20,17 @@ GridFile = Annotated[str, typer.Argument(metavar="GRID.toml", help="The grid; se
 StoreFile = Annotated[
     str | None, typer.Option("--store", help="Where results are kept (default: the grid's name, .sqlite).")
 ]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="Compute there: dask://HOST:PORT.", show_default=False)]
 Workers = Annotated[int | None, typer.Option("--workers", help="Processes (default: one a core).", show_default=False)]
 
 
 def sweep(
-    grid: GridFile, store: StoreFile = None, workers: Workers = None, output: Output = None, json: Json = False
+    grid: GridFile,
+    store: StoreFile = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
+    output: Output = None,
+    json: Json = False,
 ) -> None:
     """Evaluate every point of a grid; what the store has is not computed again. --output writes .csv or .parquet."""
     from explorer.cli import console
@@ -42,7 +48,7 @@ def sweep(
     read = grids.load(Path(grid))
     path = Path(store) if store is not None else Path(grid).with_suffix(".sqlite")
     with Store(path, version()) as opened, _bar() as advance:
-        state = run(read, _subjects(read), opened, workers=workers, progress=advance)
+        state = run(read, _subjects(read), opened, workers=workers, cluster=cluster, progress=advance)
     if target is not None:
         table = results.load(path)
         if target.suffix == ".csv":

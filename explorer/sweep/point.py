@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer import __version__, api
+from explorer.api import Costs
 from explorer.core.errors import ExplorerError, Inapplicable
 from explorer.core.units import as_number
 from explorer.evaluation.case import case_of
@@ -46,12 +47,15 @@ class Task:
         As the grid gives it.
     name, options
         The schedule that its text names.
+    costs
+        What its texts mean: where it is computed, there need be no files.
     """
 
     key: str
     point: Point
     name: str
     options: Mapping[str, object]
+    costs: Costs
 
 
 @cache
@@ -118,7 +122,7 @@ def compute(task: Task) -> Row:
 def _evaluated(task: Task) -> Row:
     named = api.resolve(task.name)
     assert named is not None, "a sweep's schedules have names"
-    point, costs = task.point, costs_of(task.point.costs)
+    point, costs = task.point, task.costs
     schedule = named(point.devices, point.microbatches, recipe=costs.problem, **task.options)
     problem = costs.problem(schedule.placement)
     ideal = idealised(problem)

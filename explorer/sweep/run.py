@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from explorer.core.errors import UsageError
+from explorer.sweep.cluster import connected
+from explorer.sweep.costs import costs_of
 from explorer.sweep.grid import Grid
 from explorer.sweep.point import Row, Task, address, compute
-from explorer.sweep.store import Store
+from explorer.sweep.store import SILENCE, Store
 
 BATCH = 16
 """Points that go to a worker at once."""
@@ -46,6 +48,7 @@ def sweep(
     store: Store,
     *,
     workers: int | None = None,
+    cluster: str | None = None,
     progress: Callable[[Progress], None] = lambda state: None,
 ) -> Progress:
     """Compute every point of a grid that the store does not have.
@@ -54,6 +57,8 @@ def sweep(
     ----------
     workers
         Processes; as many as there are cores by default. With 0 everything runs in this process.
+    cluster
+        Where to compute instead; see `explorer.sweep.cluster.connected`.
 
     Returns
     -------
@@ -63,7 +68,8 @@ def sweep(
     Raises
     ------
     UsageError
-        If the grid is too large, some costs are wrong in themselves, or there are fewer than 0 workers.
+        If the grid is too large, some costs are wrong in themselves, there are fewer than 0 workers, or the cluster
+        cannot be used.
     """
     if workers is not None and workers < 0:
         raise UsageError(f"the number of workers cannot be negative, got {workers}")
@@ -73,8 +79,9 @@ def sweep(
     left = {key: task for key, task in tasks.items() if key not in known}
     state = Progress(len(tasks), len(known), 0)
     progress(state)
-    with _executor(min(count, -(-len(left) // BATCH))) as executor:
-        for here, elsewhere in _drive(left, store, executor, 2 * count):
+    engine = _processes(min(count, -(-len(left) // BATCH))) if cluster is None else connected(cluster)
+    with engine as (executor, at_once):
+        for here, elsewhere in _drive(left, store, executor, 2 * at_once):
             state = replace(state, computed=state.computed + here, elsewhere=state.elsewhere + elsewhere)
             progress(state)
     return state
@@ -83,7 +90,7 @@ def sweep(
 def _tasks(grid: Grid, subjects: Subjects) -> Iterator[Task]:
     for point in grid.points():
         name, options = subjects[point.schedule]
-        yield Task(address(point), point, name, options)
+        yield Task(address(point), point, name, options, costs_of(point.costs))
 
 
 def _drive(left: dict[str, Task], store: Store, executor: Executor | None, in_flight: int) -> Iterator[tuple[int, int]]:
@@ -110,7 +117,8 @@ def _drive(left: dict[str, Task], store: Store, executor: Executor | None, in_fl
 
 
 def _collect(running: dict[Future[list[Row]], list[str]], left: dict[str, Task], store: Store) -> int:
-    finished, _ = wait(running, return_when=FIRST_COMPLETED)
+    while not (finished := wait(running, timeout=SILENCE / 3, return_when=FIRST_COMPLETED).done):
+        store.show_life()
     settled = 0
     for future in finished:
         keys = running.pop(future)
@@ -132,14 +140,14 @@ def _compute_all(batch: Sequence[Task]) -> list[Row]:
 
 
 @contextmanager
-def _executor(workers: int) -> Iterator[Executor | None]:
+def _processes(workers: int) -> Iterator[tuple[Executor | None, int]]:
     if workers <= 0:
-        yield None
+        yield None, 1
         return
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     try:
-        yield executor
+        yield executor, workers
     finally:
         executor.shutdown(cancel_futures=True)
 

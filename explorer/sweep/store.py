@@ -123,7 +123,7 @@ class Store:
         """Take points for this sweep; those that have a result, or that a living sweep has claimed, are left out."""
         taken = []
         with self._told(), self._transaction():
-            self._show_life()
+            self.show_life()
             for (owner,) in self._db.execute("SELECT owner FROM owners").fetchall():
                 if not self._lives(owner):
                     self._release(owner)
@@ -137,7 +137,7 @@ class Store:
     def record(self, results: Iterable[tuple[str, Any, Any]]) -> None:
         """Keep results: (key, the point's axes, its row), and end their claims."""
         with self._told(), self._transaction():
-            self._show_life()
+            self.show_life()
             for key, point, row in results:
                 self._db.execute(
                     "INSERT OR IGNORE INTO results VALUES (?, ?, ?)", (key, json.dumps(point), json.dumps(row))
@@ -150,9 +150,11 @@ class Store:
             for point, row in self._db.execute("SELECT point, row FROM results ORDER BY key"):
                 yield json.loads(point), json.loads(row)
 
-    def _show_life(self) -> None:
+    def show_life(self) -> None:
+        """Say that this sweep lives; `claim` and `record` say so too."""
         values = (self.owner, socket.gethostname(), os.getpid(), time.time())
-        self._db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?)", values)
+        with self._told():
+            self._db.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?)", values)
 
     def _lives(self, owner: str) -> bool:
         host, pid, seen = self._db.execute("SELECT host, pid, seen FROM owners WHERE owner = ?", (owner,)).fetchone()

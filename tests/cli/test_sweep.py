@@ -16,7 +16,7 @@ import pytest
 
 from explorer.api import compare
 from explorer.core.errors import ExplorerError, Malformed, UsageError
-from explorer.sweep import frame
+from explorer.sweep import cluster, frame
 from explorer.sweep import grid as grids
 from explorer.sweep.costs import costs_of
 from explorer.sweep.point import address, version
@@ -271,3 +271,54 @@ def test_a_map_of_a_sweep(tmp_path: Path) -> None:
     assert cell["margin"] == 0 or len(cell["winners"]["execution"]) == 1
     wrong = subprocess.run(command("map", tmp_path / "none.sqlite"), capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stderr.count("there is no store")) == (2, 1)
+
+
+CLUSTER = """
+import os, signal, sys, time
+from distributed import Client, LocalCluster
+
+def pid():
+    return os.getpid()
+
+if __name__ == "__main__":
+    options = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        print(cluster.scheduler_address, *client.run(pid).values(), flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_a_cluster_that_loses_a_worker(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    size = grid(tmp_path, LARGER).size
+    (tmp_path / "cluster.py").write_text(CLUSTER)
+    words = [sys.executable, str(tmp_path / "cluster.py")]
+    host = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert host.stdin is not None and host.stdout is not None
+    try:
+        address, *pids = host.stdout.readline().split()
+        there = address.replace("tcp://", "dask://")
+        words = command("sweep", tmp_path / "grid.toml", "--cluster", there, "--json")
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        store = tmp_path / "grid.sqlite"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None and not (store.exists() and _has_results(store)):
+            time.sleep(0.01)
+        assert counts(store)[0] < size, "killed too late to show anything"
+        os.kill(int(pids[0]), signal.SIGKILL)
+        said, _ = process.communicate(timeout=120)
+        assert json.loads(said)["computed"] == size
+        assert counts(store) == (size, 0)
+    finally:
+        host.communicate("", timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [("ray://here:1", "a cluster is given as dask://HOST:PORT"), ("dask://127.0.0.1:9", "no scheduler answers at")],
+)
+def test_clusters_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, address: str, message: str) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    with pytest.raises(UsageError, match=message), cluster.connected(address):
+        pass
