@@ -92,7 +92,7 @@ class Page:
         return self.details()
 
     def details(self):
-        return self.run("return document.getElementById('details').innerText")
+        return self.run("return document.getElementById('details').innerText").removeprefix("✕").strip()
 
     def press(self, *keys):
         from selenium.webdriver.common.action_chains import ActionChains

@@ -71,3 +71,17 @@ def test_without_focus_the_wheel_scrolls_the_page(opened, tmp_path, monkeypatch)
     page.mouse("mouseWheel", x, page.locate(0)[1], deltaX=0, deltaY=-100)
     page.settle()
     assert page.view() != view
+
+
+def test_a_report_shows_its_frontier(opened, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="needs the extra plot")
+    monkeypatch.chdir(tmp_path)
+    size = ["-D", "2", "-M", "3", "--forward", "1"]
+    assert guarded(["report", "1f1b", "zb-h1", *size, "--frontier", "5", "--output", "r.html"]) == 0
+    page = opened(tmp_path / "r.html")
+    assert page.run("const i = document.querySelector('img.figure'); return i.complete && i.naturalWidth > 300")
+    cells = page.run("return [...document.querySelectorAll('img.figure + div td')].map(cell => cell.textContent)")
+    rows = [cells[place : place + 4] for place in range(0, len(cells), 4)]
+    assert rows[0] == ["1", "15", "15", "proved"]  # device 0 holds one microbatch at a time, for F, F, I, I and W
+    assert [float(row[1]) for row in rows] == sorted((float(row[1]) for row in rows), reverse=True)
+    assert "zb-h1" in page.run("return document.querySelector('.recommendation').innerText")

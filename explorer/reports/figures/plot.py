@@ -57,18 +57,24 @@ def figure(height: float) -> Figure:
 
 
 def save(path: Path, draw: Callable[[], Figure]) -> None:
-    """Draw a figure in the common style and write it in the format of the file's suffix.
+    """Draw a figure and write it in the format of the file's suffix, one of `SUFFIXES`.
 
     Raises
     ------
     UsageError
-        If matplotlib is missing, the suffix is none of `SUFFIXES`, or the file cannot be written.
+        If matplotlib is missing or the file cannot be written.
     """
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UsageError(
-            f"figures are written to {', '.join(SUFFIXES)}, not {suffix or 'files without suffix'}: {path}"
-        )
+    write_bytes(path, [rendered(path.suffix.lower(), draw)])
+
+
+def rendered(suffix: str, draw: Callable[[], Figure]) -> bytes:
+    """A figure in the common style, as a file in the format of one of `SUFFIXES` holds it.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is missing.
+    """
     require()
     import matplotlib as mpl
 
@@ -76,4 +82,4 @@ def save(path: Path, draw: Callable[[], Figure]) -> None:
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}[suffix]
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         draw().savefig(buffer, format=suffix[1:], metadata=undated)
-    write_bytes(path, [buffer.getvalue()])
+    return buffer.getvalue()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
 
 from explorer.evaluation.results import Comparison, Evaluation
 from explorer.reports import numbers, tables
-from explorer.reports.figures import caption
+from explorer.reports.figures import caption, plot
+from explorer.reports.figures import frontier as figures
 from explorer.reports.html import comparison as fragments
 from explorer.reports.html.page import VIEWER, page
 from explorer.reports.recommendation import Recommendation
+from solvers.pareto import Frontier
 
 PACKAGES = ("pipeline-schedule-explorer", "ortools", "numpy", "numba")
 MOST_TIMELINES = 4
@@ -40,7 +44,9 @@ class Origin:
     files: Sequence[Path] = ()
 
 
-def report(result: Comparison, advice: Recommendation, origin: Origin) -> Iterator[str]:
+def report(
+    result: Comparison, advice: Recommendation, origin: Origin, frontier: Frontier | None = None
+) -> Iterator[str]:
     """The parts of the page.
 
     Parameters
@@ -49,6 +55,8 @@ def report(result: Comparison, advice: Recommendation, origin: Origin) -> Iterat
         At least one schedule that flushes.
     advice
         As `explorer.reports.recommendation.recommend` gives it.
+    frontier
+        Makespan against memory, if it was searched; drawing it needs matplotlib.
     """
     shown = fragments.timelines(_first(result, advice))
     question = _question(result)
@@ -60,6 +68,7 @@ def report(result: Comparison, advice: Recommendation, origin: Origin) -> Iterat
         _setting(result, origin.setting),
         "<h2>Comparison</h2>",
         fragments.table(result),
+        *([] if frontier is None else ["<h2>Makespan against memory</h2>", _frontier(frontier)]),
         "<h2>Timelines</h2>",
         _left_out(result, len(shown)),
         VIEWER,
@@ -117,6 +126,23 @@ def _setting(result: Comparison, given: Mapping[str, str]) -> str:
     )
     notes = "".join(f'<p class="note">Note: {escape(said)}</p>' for said in tables.shared_cautions(result))
     return _definitions(lines) + notes
+
+
+def _frontier(result: Frontier) -> str:
+    """The figure, and its points as a table."""
+    drawn = figures.curve(result)
+    picture = base64.b64encode(plot.rendered(".svg", lambda: figures.frontier(drawn))).decode()
+    rows = "".join(
+        f"<tr><td>{numbers.plain(Fraction(step.limit), 4)}</td><td>{step.best:.6g}</td><td>{step.bound:.6g}</td>"
+        f"<td>{'proved' if step.proved else 'found'}</td></tr>"
+        for step in drawn.steps
+    )
+    head = f"<th>{drawn.memory}</th><th>best {drawn.time}</th><th>bound</th><th>status</th>"
+    return (
+        f'<p class="note">Stages in a line, searched for {result.settings.time_limit:g} s.</p>'
+        f'<img class="figure" alt="{escape(drawn.title)}" src="data:image/svg+xml;base64,{picture}">'
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
 
 
 def _definitions(lines: Mapping[str, str]) -> str:

@@ -273,7 +273,9 @@ class Viewer {
       this.details.append(wrap("h4", title), wrap("ul", ...items));
     };
     const [what, when, ...rest] = this.lines(t, row);
-    this.details.append(wrap("h3", what), wrap("p", this.panels.length > 1 ? `${t.title}. ${when}` : when));
+    const close = element("button", { type: "button", className: "close", textContent: "✕", ariaLabel: "Let go" });
+    close.onclick = () => this.select(panel, null);
+    this.details.append(close, wrap("h3", what), wrap("p", this.panels.length > 1 ? `${t.title}. ${when}` : when));
     for (const line of rest) if (line.startsWith("its output")) this.details.append(wrap("p", line));
     const nav = element("p", { className: "path" });
     if (t.stepOf[row] >= 0) {
