@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from explorer import api
+from explorer.config import catalogue
+from explorer.config.modelled import ModelledCosts
 from explorer.config.recipe import AbstractCosts
 from explorer.core.problem import Communication
+from explorer.evaluation.memory import levels
 from explorer.evaluation.metrics import Part
-from explorer.reports import pictures
+from explorer.reports import numbers, pictures
 
 
 def evaluated(name="chimera", devices=4, microbatches=4, mode="latency", **costs):
@@ -48,6 +51,11 @@ def test_hovering_any_op_tells_its_times(page, case):
         said = shown.hover(row)
         assert said.startswith(f"{result.schedule.op(row)}: ")
         assert f"start {in_units(result, ran.start[row])}, end {in_units(result, ran.end[row])}" in said
+        held = levels(result.schedule, result.problem, result.problem.stash)
+        while_running, after = (float(result.problem.stash.unit * int(column[row])) for column in held)
+        assert f"memory: {while_running:.6g} activations while it runs, {after:.6g} after" in said.replace(
+            "activations after", "after"
+        )
         if ran.arrival[row] > ran.end[row]:
             sent, there = in_units(result, ran.sent[row]), in_units(result, ran.arrival[row])
             assert f"its output: sent {sent}, there {there}" in said
@@ -229,3 +237,16 @@ def test_a_hundred_thousand_ops_appear_soon_and_stay_quick(page):
     visible = np.flatnonzero((result.timeline.start >= ticks[0]) & (result.timeline.end <= ticks[1]))
     row = int(visible[len(visible) // 2])
     assert f"start {in_units(result, result.timeline.start[row])}, end" in shown.hover(row)
+
+
+def test_modelled_costs_are_told_in_seconds_and_bytes(page):
+    model, system = catalogue.load_model(catalogue.DEFAULT_MODEL), catalogue.load_system(catalogue.DEFAULT_SYSTEM)
+    result = api.evaluate("zb-v", ModelledCosts(model=model, system=system), 4, 6, engine="longest-path")
+    shown = page(result)
+    row = len(result.schedule) // 2
+    said = shown.hover(row)
+    seconds = float(result.problem.time.value(int(result.timeline.start[row])))
+    assert f"start {seconds:.9g} s, end" in said
+    static, stash = result.devices[int(result.schedule.device[row])].static_memory, result.problem.bytes
+    held = static + int(levels(result.schedule, result.problem, stash).during[row])
+    assert f"memory: {numbers.size(held)} while it runs" in said

@@ -105,7 +105,7 @@ def _timeline(drawn: Drawing, per_tick: float) -> dict[str, Any]:
         "caption": drawn.caption,
         "makespan": drawn.timeline.makespan,
         "perTick": per_tick,
-        "memoryUnit": "bytes" if drawn.memory.in_bytes else "activations",
+        "inBytes": drawn.memory.in_bytes,
         "columns": header,
         "packed": base64.b64encode(gzip.compress(bytes(blob), 6, mtime=0)).decode(),
     }

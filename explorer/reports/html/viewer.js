@@ -42,6 +42,13 @@ class Timeline {
     this.memoryTop = this.during.reduce((a, b) => Math.max(a, b), top) || 1;
   }
   x(ticks) { return ticks * this.perTick; }
+  /* A level of memory as people read it. */
+  amount(level) {
+    if (!this.inBytes) return `${Number(level.toPrecision(6))} activations`;
+    const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    const power = Math.min(Math.floor(Math.log2(Math.max(level, 1)) / 10), 4);
+    return `${Number((level / 1024 ** power).toPrecision(4))} ${units[power]}`;
+  }
   name(row) { return `${this.stage[row]}${this.palette.kinds[this.kind[row]].letter}${this.microbatch[row]}`; }
   consumers(row) {
     const found = [];
@@ -248,6 +255,7 @@ class Viewer {
     ];
     if (t.arrival[row] > t.end[row])
       lines.push(`its output: sent ${this.format(t.x(t.sent[row]))}, there ${this.format(t.x(t.arrival[row]))}`);
+    lines.push(`memory: ${t.amount(t.during[row])} while it runs, ${t.amount(t.held[row])} after`);
     const waited = this.waitedFor(t, row), waits = this.waitsForIt(t, row);
     for (const [before, other, after] of waited) lines.push(`waited for ${before}${t.name(other)}${after}`);
     if (!waited.length) lines.push("waited for nothing");
@@ -276,7 +284,7 @@ class Viewer {
     const close = element("button", { type: "button", className: "close", textContent: "✕", ariaLabel: "Let go" });
     close.onclick = () => this.select(panel, null);
     this.details.append(close, wrap("h3", what), wrap("p", this.panels.length > 1 ? `${t.title}. ${when}` : when));
-    for (const line of rest) if (line.startsWith("its output")) this.details.append(wrap("p", line));
+    for (const line of rest) if (/^(its output|memory)/.test(line)) this.details.append(wrap("p", line));
     const nav = element("p", { className: "path" });
     if (t.stepOf[row] >= 0) {
       for (const [direction, label] of [[-1, "◀ before it on the critical path"], [1, "after it on the critical path ▶"]]) {
