@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from explorer.core.op import B, F, Op
 from explorer.core.placement import linear
 from explorer.core.schedule import Schedule
 from schedules.formula import Case, Formula
+from schedules.one_f_one_b import alternating
 from schedules.registry import named
 
 
@@ -25,18 +23,8 @@ def eager_1f1b(devices: int, microbatches: int) -> Schedule:
         1: F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5
         2: F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5
     """
-
-    def order(rank: int) -> Iterator[Op]:
-        warmup = min(microbatches, 2 * (devices - rank - 1))
-        for m in range(warmup):
-            yield F(rank, m)
-        for m in range(microbatches - warmup):
-            yield F(rank, warmup + m)
-            yield B(rank, m)
-        for m in range(microbatches - warmup, microbatches):
-            yield B(rank, m)
-
-    return Schedule.from_orders(linear(devices, microbatches), map(order, range(devices)))
+    orders = (alternating(rank, 2 * (devices - rank - 1), microbatches) for rank in range(devices))
+    return Schedule.from_orders(linear(devices, microbatches), orders)
 
 
 @eager_1f1b.closed_form

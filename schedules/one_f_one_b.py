@@ -25,18 +25,20 @@ def one_f_one_b(devices: int, microbatches: int) -> Schedule:
         1: F0 F1 B0 F2 B1 F3 B2 B3
         2: F0 B0 F1 B1 F2 B2 F3 B3
     """
+    orders = (alternating(rank, devices - rank - 1, microbatches) for rank in range(devices))
+    return Schedule.from_orders(linear(devices, microbatches), orders)
 
-    def order(rank: int) -> Iterator[Op]:
-        warmup = min(microbatches, devices - rank - 1)
-        for m in range(warmup):
-            yield F(rank, m)
-        for m in range(microbatches - warmup):
-            yield F(rank, warmup + m)
-            yield B(rank, m)
-        for m in range(microbatches - warmup, microbatches):
-            yield B(rank, m)
 
-    return Schedule.from_orders(linear(devices, microbatches), map(order, range(devices)))
+def alternating(stage: int, warmup: int, microbatches: int) -> Iterator[Op]:
+    """A stage's order: at most ``warmup`` forwards, then a forward and a backward in turn, then what is left."""
+    warmup = min(warmup, microbatches)
+    for m in range(warmup):
+        yield F(stage, m)
+    for m in range(microbatches - warmup):
+        yield F(stage, warmup + m)
+        yield B(stage, m)
+    for m in range(microbatches - warmup, microbatches):
+        yield B(stage, m)
 
 
 @one_f_one_b.closed_form

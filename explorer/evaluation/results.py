@@ -53,16 +53,11 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class DeviceReport:
-    """One device; times in the problem's unit, memory in bytes (None where costs are abstract).
-
-    Of ``idle``, ``before_first`` passes before its first op and ``after_last`` after its last one.
-    """
+    """One device; times in the problem's unit, memory in bytes (None where costs are abstract)."""
 
     device: int
     busy: Fraction
     idle: Fraction
-    before_first: Fraction
-    after_last: Fraction
     exposed_communication: Fraction
     overhead: Fraction
     peak_activations: Fraction
@@ -240,9 +235,6 @@ def _devices(
 ) -> tuple[DeviceReport, ...]:
     schedule, value = timeline.schedule, problem.time.value
     placement, figures = schedule.placement, device_figures(timeline, problem)
-    offsets = schedule.offsets
-    first = [int(timeline.start[row]) for row in offsets[:-1]]
-    last = [int(timeline.free[row - 1]) for row in offsets[1:]]
     versions = asynchrony.weight_versions if asynchrony else ()
     stored = static(schedule, problem.bytes, versions) if problem.bytes else None
     stashed = peaks(schedule, problem, problem.bytes) if problem.bytes else None
@@ -251,8 +243,6 @@ def _devices(
             device=device,
             busy=value(figures.busy[device]),
             idle=value(figures.idle[device]),
-            before_first=value(first[device]),
-            after_last=value(timeline.makespan - last[device]),
             exposed_communication=value(figures.exposed_communication[device]),
             overhead=value(figures.overhead[device]),
             peak_activations=units[device],

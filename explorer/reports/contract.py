@@ -8,6 +8,7 @@ from typing import Any
 
 from explorer.core.units import as_number
 from explorer.evaluation.checker import Violation
+from explorer.evaluation.reasons import shares
 from explorer.evaluation.results import LEVELS, Comparison, Evaluation, Level
 
 
@@ -42,8 +43,6 @@ def evaluation(result: Evaluation) -> dict[str, Any]:
                 "device": device.device,
                 "busy": as_number(device.busy),
                 "idle": as_number(device.idle),
-                "before_first": as_number(device.before_first),
-                "after_last": as_number(device.after_last),
                 "exposed_communication": as_number(device.exposed_communication),
                 "overhead": as_number(device.overhead),
                 "peak_activations": as_number(device.peak_activations),
@@ -55,6 +54,10 @@ def evaluation(result: Evaluation) -> dict[str, Any]:
         ],
         "throughput": _number(result.throughput),
         "steady_state": _steady_state(result),
+        "mean_device_time": {
+            str(share): as_number(ticks * problem.time.tick)
+            for share, ticks in shares(result.timeline, problem).items()
+        },
         "critical_path": {str(part): as_number(time) for part, time in result.path_split.items()},
         "cautions": list(result.cautions),
         "time_unit": problem.time.unit,

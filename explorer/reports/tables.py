@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from explorer.evaluation.checker import Violation
+from explorer.evaluation.reasons import shares
 from explorer.evaluation.results import LEVELS, Comparison, Evaluation, overflowing
 from explorer.evaluation.steady import SteadyState
 from explorer.reports import numbers
@@ -101,7 +101,7 @@ def _totals(result: Evaluation) -> Table:
     if result.bound is not None:
         bound = numbers.time(result.problem.time.value(result.bound.ticks), unit)
         table.add_row("lower bound", f"{bound} ({result.bound.reason}); gap {numbers.percent(result.gap)}")
-    table.add_row("a device's idle time", _idle(result))
+    table.add_row("mean of a device", _shares(result))
     parts = ", ".join(f"{part} {numbers.time(time, unit)}" for part, time in result.path_split.items() if time)
     table.add_row("critical path", parts or "nothing takes time")
     over, has = overflowing(result.devices, result.problem), result.problem.device_memory
@@ -129,22 +129,11 @@ def _add_steady_state(table: Table, result: Evaluation, steady: SteadyState, rul
     table.add_row("staleness in updates", ", ".join(map(_range, rule.staleness)))
 
 
-def _idle(result: Evaluation) -> str:
-    """The mean over devices, by when it passes."""
-    unit, count = result.problem.time.unit, len(result.devices)
-    means = {
-        name: sum((getattr(device, name) for device in result.devices), Fraction(0)) / count
-        for name in ("idle", "before_first", "after_last", "exposed_communication")
-    }
-    between = means["idle"] - means["before_first"] - means["after_last"]
-    told = {
-        "before its first op": means["before_first"],
-        "between ops": between,
-        "after its last": means["after_last"],
-    }
-    parts = ", ".join(f"{numbers.time(time, unit)} {when}" for when, time in told.items())
-    exposed = numbers.time(means["exposed_communication"], unit)
-    return f"{numbers.time(means['idle'], unit)} on average: {parts}; for {exposed} an input is on its way"
+def _shares(result: Evaluation) -> str:
+    """The mean over devices of what their time goes to."""
+    time = result.problem.time
+    found = shares(result.timeline, result.problem)
+    return ", ".join(f"{share} {numbers.time(ticks * time.tick, time.unit)}" for share, ticks in found.items() if ticks)
 
 
 def _range(ends: tuple[int, int]) -> str:
