@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VECTOR_OPS = 6000
 """Ops up to which each is a shape of its own; beyond, a picture of how each sliver of time is spent."""
 VECTOR_TRANSFERS = 1200
-"""Transfers up to which they are drawn: more would hide what is below."""
+"""Transfers up to which they are drawn."""
 COLUMNS = int(plot.WIDTH * 0.91 * plot.DPI)
 """One a pixel."""
 _PER_LINE = 7
@@ -33,7 +33,7 @@ def timeline(drawn: Drawing) -> Figure:
     from matplotlib.gridspec import GridSpec
 
     devices = drawn.schedule.devices
-    row = float(np.clip(3.0 / devices, 0.05, 0.3))
+    row = max(float(np.clip(3.0 / devices, 0.05, 0.3)), 0.6 / devices)
     rows, strips = devices * row, devices * max(0.7 * row, 0.05)
     text = textwrap.wrap(drawn.caption + _left_out(drawn), 140)
     handles = _legend(drawn)
@@ -73,11 +73,16 @@ def timeline(drawn: Drawing) -> Figure:
 
 def _left_out(drawn: Drawing) -> str:
     said = ""
-    if len(drawn.crossings.sent) > VECTOR_TRANSFERS:
+    if len(drawn.crossings.sent) and not _shows_transfers(drawn):
         said += f" {len(drawn.crossings.sent)} transfers not drawn."
     if len(drawn.schedule) > VECTOR_OPS:
         said += f" {len(drawn.schedule)} ops: colours mix where several share a point."
     return said
+
+
+def _shows_transfers(drawn: Drawing) -> bool:
+    """Whether there are transfers, few enough and between ops wide enough not to hide what is below."""
+    return 0 < len(drawn.crossings.sent) <= VECTOR_TRANSFERS and not _narrow(drawn)
 
 
 def _time_axis(drawn: Drawing, axes: Axes) -> str:
@@ -155,18 +160,22 @@ def _slivers(drawn: Drawing, axes: Axes) -> None:
 
 
 def _labels(drawn: Drawing, axes: Axes, row: float) -> None:
-    """Kind and microbatch on ops where that fits, else the microbatch alone, else nothing."""
+    """Kind and microbatch on ops where that fits, else the microbatch alone, else nothing.
+
+    What fits is judged by the longest microbatch number, so that equal ops are labelled alike.
+    """
+    longest = "0" * len(str(drawn.schedule.microbatches - 1))
     schedule, (top, bottom) = drawn.schedule, _extent(drawn)
     points, fonts = _points_a_tick(drawn), np.minimum(6.5, 0.8 * 72 * row * (bottom - top))
     for number in np.flatnonzero(fonts >= 3.5).tolist():
         start, end, op = drawn.timeline.start[number], drawn.timeline.end[number], schedule.op(number)
         room = float(end - start) * points - 1.2
-        for said in (f"{op.kind.name}{op.microbatch}", str(op.microbatch)):
-            if text_width(said) * fonts[number] <= room:
+        for letter in (op.kind.name, ""):
+            if text_width(letter + longest) * fonts[number] <= room:
                 height = schedule.device[number] + (top[number] + bottom[number]) / 2
                 axes.text(
-                    (start + end) / 2, height, said, fontsize=fonts[number], family=FONT, ha="center",
-                    va="center_baseline", zorder=5, clip_on=True, gid=f"label-{number}",
+                    (start + end) / 2, height, f"{letter}{op.microbatch}", fontsize=fonts[number], family=FONT,
+                    ha="center", va="center_baseline", zorder=5, clip_on=True, gid=f"label-{number}",
                 )  # fmt: skip
                 break
 
@@ -182,7 +191,7 @@ def _crossings(drawn: Drawing, axes: Axes) -> None:
     from matplotlib.collections import LineCollection
 
     crossings = drawn.crossings
-    if not 0 < len(crossings.sent) <= VECTOR_TRANSFERS:
+    if not _shows_transfers(drawn):
         return
     device = drawn.schedule.device
     start = np.stack([crossings.sent, _edge(device, crossings.source, crossings.target)], 1)
@@ -295,7 +304,7 @@ def _legend(drawn: Drawing) -> list[Any]:
                 label="sends",
             )
         )
-    if 0 < len(drawn.crossings.sent) <= VECTOR_TRANSFERS:
+    if _shows_transfers(drawn):
         entries.append(Line2D([], [], color=palette.TRANSFER_COLOUR, linewidth=0.8, label="transfer"))
     if len(drawn.synced):
         entries.append(Patch(facecolor=palette.SYNC_COLOUR, label="gradient synchronisation"))

@@ -39,6 +39,7 @@ class Timeline {
     this.pathRow.forEach((row, i) => { if (this.pathPart[i] === COMPUTE) this.stepOf[row] = i; });
     for (const kind of ["wait", "send", "sync"]) this[kind + "Of"] = ranges(this[kind + "Device"], this.devices);
     const top = Math.max(0, ...this.limit, ...this.base);
+    this.digits = String(this.microbatch.reduce((a, b) => Math.max(a, b), 0)).length;
     this.memoryTop = this.during.reduce((a, b) => Math.max(a, b), top) || 1;
   }
   x(ticks) { return ticks * this.perTick; }
@@ -446,7 +447,7 @@ class Panel {
       c.font = `${Math.min(12, tall - 2)}px system-ui, sans-serif`;
       const each = Math.min(12, tall - 2) * 0.62;
       const short = String(t.microbatch[r]), long = v.palette.kinds[t.kind[r]].letter + short;
-      const label = long.length * each + 2 <= room ? long : short.length * each <= room ? short : "";
+      const label = (t.digits + 1) * each + 2 <= room ? long : t.digits * each <= room ? short : "";
       c.fillStyle = faded ? "#999" : "#000";
       if (label) c.fillText(label, left + (room + 3) / 2, y + tall / 2 + 0.5);
     }
