@@ -73,10 +73,14 @@ def _subjects(grid: Grid) -> Subjects:
     """What the schedules of a grid name; the first that is unknown is an error."""
     from explorer import api
     from explorer.cli.subjects import parse_subject, typed
+    from explorer.sweep import search
 
-    found = {}
+    found: dict[str, tuple[str, dict[str, object]]] = {}
     for text in grid.schedules:
         name, options = parse_subject(text)
+        if name == search.NAME:
+            found[text] = (name, search.options(options))
+            continue
         named = api.resolve(name)
         if named is None:
             raise UsageError(f"a sweep needs schedules that exist for many sizes, and {text} holds one")

@@ -14,12 +14,15 @@ from typing import Any
 from explorer import __version__, api
 from explorer.api import Costs
 from explorer.core.errors import ExplorerError, Inapplicable
+from explorer.core.problem import Problem
+from explorer.core.schedule import Schedule
 from explorer.core.units import as_number
 from explorer.evaluation.case import case_of
 from explorer.evaluation.longest_path import evaluate
 from explorer.evaluation.memory import peaks, static
 from explorer.evaluation.metrics import bubble_ratio
 from explorer.evaluation.results import idealised
+from explorer.sweep import search
 from explorer.sweep.costs import costs_of
 from explorer.sweep.grid import Point, Value
 
@@ -29,8 +32,10 @@ CODE = (
     "explorer/core/**/*.py",
     "explorer/evaluation/**/*.py",
     "explorer/config/**/*.py",
+    "solvers/**/*.py",
     "explorer/sweep/point.py",
     "explorer/sweep/costs.py",
+    "explorer/sweep/search.py",
 )
 """What a result depends on besides a point."""
 
@@ -109,7 +114,7 @@ def compute(task: Task) -> Row:
         ``status`` (``done``, ``inapplicable`` or ``refused``) with its ``reason``, or: ``makespan``,
         ``table_makespan`` and ``formula_makespan`` in ``unit`` (``1`` or ``s``), the ``mode``, the three bubble ratios,
         the largest peaks, whether limits are met, ``asynchronous`` (then the makespan is no measure), and how many
-        ``ops`` there are.
+        ``ops`` there are. Of a search also whether it is ``proved``, and the lower ``bound``.
     """
     try:
         return {"status": "done", **_evaluated(task)}
@@ -120,15 +125,26 @@ def compute(task: Task) -> Row:
 
 
 def _evaluated(task: Task) -> Row:
+    point, recipe = task.point, task.costs.problem
+    if task.name == search.NAME:
+        schedule, more = search.best(recipe, point.devices, point.microbatches, task.options)
+        return _measured(schedule, recipe(schedule.placement)) | more
     named = api.resolve(task.name)
     assert named is not None, "a sweep's schedules have names"
-    point, costs = task.point, task.costs
-    schedule = named(point.devices, point.microbatches, recipe=costs.problem, **task.options)
-    problem = costs.problem(schedule.placement)
-    ideal = idealised(problem)
-    timeline, table = evaluate(schedule, problem, compile=True), evaluate(schedule, ideal, compile=True)
+    schedule = named(point.devices, point.microbatches, recipe=recipe, **task.options)
+    problem = recipe(schedule.placement)
     case = case_of(problem, schedule.placement, task.options)
     formula = named.formula(case)
+    return _measured(schedule, problem) | {
+        "formula_makespan": _optional(formula.makespan),
+        "formula_bubble_ratio": _optional(formula.bubble_ratio),
+        "asynchronous": named.asynchrony(case) is not None,
+    }
+
+
+def _measured(schedule: Schedule, problem: Problem) -> Row:
+    ideal = idealised(problem)
+    timeline, table = evaluate(schedule, problem, compile=True), evaluate(schedule, ideal, compile=True)
     value = problem.time.value
     stashed = peaks(schedule, problem, problem.stash)
     row: Row = {
@@ -136,12 +152,12 @@ def _evaluated(task: Task) -> Row:
         "mode": str(problem.communication),
         "makespan": as_number(value(timeline.makespan)),
         "table_makespan": as_number(value(table.makespan)),
-        "formula_makespan": _optional(formula.makespan),
         "bubble_ratio": float(bubble_ratio(timeline, problem)),
         "table_bubble_ratio": float(bubble_ratio(table, ideal)),
-        "formula_bubble_ratio": _optional(formula.bubble_ratio),
+        "formula_makespan": None,
+        "formula_bubble_ratio": None,
         "peak_activations": as_number(problem.stash.unit * int(stashed.max())),
-        "asynchronous": named.asynchrony(case) is not None,
+        "asynchronous": False,
         "ops": len(schedule),
     }
     held = None

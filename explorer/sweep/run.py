@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from explorer.core.errors import UsageError
+from explorer.sweep import search
 from explorer.sweep.cluster import connected
 from explorer.sweep.costs import costs_of
 from explorer.sweep.grid import Grid
@@ -100,7 +101,8 @@ def _drive(left: dict[str, Task], store: Store, executor: Executor | None, in_fl
     while waiting or running:
         others: list[str] = []
         while waiting and len(running) < max(in_flight, 1):
-            wanted, waiting = waiting[:BATCH], waiting[BATCH:]
+            size = _batch(waiting, left)
+            wanted, waiting = waiting[:size], waiting[size:]
             taken = store.claim(wanted)
             others += [key for key in wanted if key not in set(taken)]
             if taken:
@@ -114,6 +116,12 @@ def _drive(left: dict[str, Task], store: Store, executor: Executor | None, in_fl
         if done:
             yield 0, len(done)
         waiting += [key for key in others if key not in done]
+
+
+def _batch(waiting: Sequence[str], left: Mapping[str, Task]) -> int:
+    """How many of the next points go together: a search goes alone."""
+    searches = [left[key].name == search.NAME for key in waiting[:BATCH]]
+    return max(1, searches.index(True)) if any(searches) else BATCH
 
 
 def _collect(running: dict[Future[list[Row]], list[str]], left: dict[str, Task], store: Store) -> int:

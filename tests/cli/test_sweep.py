@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from explorer.api import compare
+from explorer.cli.sweep import _subjects
 from explorer.core.errors import ExplorerError, Malformed, UsageError
 from explorer.sweep import cluster, frame
 from explorer.sweep import grid as grids
@@ -271,6 +272,37 @@ def test_a_map_of_a_sweep(tmp_path: Path) -> None:
     assert cell["margin"] == 0 or len(cell["winners"]["execution"]) == 1
     wrong = subprocess.run(command("map", tmp_path / "none.sqlite"), capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stderr.count("there is no store")) == (2, 1)
+
+
+def test_searches_stand_beside_the_named_schedules(tmp_path: Path) -> None:
+    text = 'schedules = ["1f1b", "zb-h1", "optimize:time_limit=20"]\ndevices = 2\nmicrobatches = [2, 3]\n'
+    text += "costs.forward = 1\n"
+    (tmp_path / "grid.toml").write_text(text)
+    subprocess.run(command("sweep", tmp_path / "grid.toml", "--workers", "0"), capture_output=True, check=True)
+    table = frame.load(tmp_path / "grid.sqlite").set_index(["schedule", "microbatches"])
+    for microbatches in (2, 3):
+        best = table.loc["optimize:time_limit=20", microbatches]
+        assert best.proved and best.bound == best.makespan
+        assert best.makespan <= min(table.loc[name, microbatches].makespan for name in ("1f1b", "zb-h1"))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("optimize:place=v", "optimize has no option 'place'; did you mean 'placement'"),
+        ("optimize:placement=w", "no placement is called 'w'"),
+        ("optimize:time_limit=0", "time_limit must be over 0"),
+        ("optimize:size=1.5", "size must be a whole number"),
+        ("optimize:fused=maybe", "fused must be true or false"),
+        ("1f2b", "no schedule is called '1f2b'"),
+        ("x.json", "a sweep needs schedules that exist for many sizes"),
+    ],
+)
+def test_schedules_that_no_sweep_has(tmp_path: Path, schedule: str, message: str) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text(f'schedules = "{schedule}"\ndevices = 2\nmicrobatches = 2\n')
+    with pytest.raises(UsageError, match=message):
+        _subjects(grids.load(path))
 
 
 CLUSTER = """
