@@ -23,6 +23,7 @@ VIEWER = """<main id="viewer">
 <noscript>The timelines are drawn by a script, which this browser does not run.</noscript>
 </main>"""
 """Where the script puts the timelines; once a page."""
+SCRIPTS = ("timeline.js", "panel.js", "viewer.js")
 _TYPES = {"u1": np.uint8, "i4": np.int32, "f8": np.float64}
 
 
@@ -45,7 +46,7 @@ def page(title: str, body: str, drawings: Sequence[Drawing], *, focus: bool = Fa
         "STYLE": _resource("style.css"),
         "BODY": body,
         "DATA": json.dumps(_data(drawings, focus)).replace("<", "\\u003c"),
-        "SCRIPT": _resource("viewer.js") if drawings else "",
+        "SCRIPT": "\n".join(map(_resource, SCRIPTS)) if drawings else "",
     }
     text, *rest = _resource("page.html").split("%")
     yield text
