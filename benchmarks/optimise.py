@@ -143,7 +143,7 @@ TABLES = {"grid": grid, "limits": limits, "v": v, "uneven": uneven, "long": long
 def run(one: Instance, limit: float, workers: int) -> Answer:
     """Search an instance with the named schedules as seeds."""
     problem = one.costs.problem(one.placement)
-    known = named_schedules(one.costs.problem, one.placement, {})
+    known = named_schedules(one.costs.problem, one.placement, {}, one.objective)
     return search(
         problem, one.placement, split=one.split, known=known, objective=one.objective, time_limit=limit, workers=workers
     )

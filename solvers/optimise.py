@@ -218,7 +218,7 @@ def optimise(
     Inapplicable
         If there are several placements whose devices differ.
     """
-    known = list(named_schedules(recipe, candidates[0], options or {}))
+    known = list(named_schedules(recipe, candidates[0], options or {}, settings.objective))
     seeds = list(known)
     if hint is not None:
         _require_hint(hint, candidates[0], recipe(candidates[0]))
@@ -279,13 +279,21 @@ def _require_equal_devices(problem: Problem) -> None:
 
 
 def named_schedules(
-    recipe: Recipe, placement: Placement, options: Mapping[str, object]
+    recipe: Recipe,
+    placement: Placement,
+    options: Mapping[str, object],
+    objective: Objective = Objective.MAKESPAN,
 ) -> Iterator[tuple[str, Schedule]]:
-    """Every named schedule that flushes and exists for these sizes, with the chunks a device of the placement too."""
+    """Every named schedule that flushes and exists for these sizes, with the chunks a device of the placement too.
+
+    One that plans for an objective is told which.
+    """
     devices, microbatches = placement.devices, placement.microbatches
     chunks = placement.chunks // devices
     for named in schedules.every():
         given = {key: value for key, value in options.items() if key in named.options}
+        if "objective" in named.options and objective is Objective.SPAN:
+            given = {"objective": "span", **given}
         variants = [given]
         for key, value in (("chunks", chunks), ("waves", chunks // 2)):
             if key in named.options and value > (key == "chunks") and {**named.options, **given}[key] != value:

@@ -103,7 +103,7 @@ def frontier(
     least = problem.stash.unit * int(peaks(first, problem, problem.stash).max())
     steps = [_limit(text, problem) for text in limits] or _whole(problem, placement, least, most)
     steps.sort(key=lambda limit: limit.per_device)
-    known = list(named_schedules(recipe, placement, options or {}))
+    known = list(named_schedules(recipe, placement, options or {}, settings.objective))
     points = _search(problem, placement, settings, steps, known, watch)
     below = replace(problem, memory_limit=_units(problem, least - problem.stash.unit))
     return Frontier(

@@ -15,13 +15,27 @@ from solvers.incumbent import SEEDS, Incumbent, Progress, Watch
 from solvers.optimum import one_by_one, optimum, too_little_memory
 from solvers.orders.known import annealed, followed, listed
 from solvers.outcome import Found, Infeasible, Proved, Unknown
+from solvers.pace import entering, entering_edges
 from solvers.relaxation import makespans, spans
 from solvers.scope import Objective
 from solvers.shop import Shop
+from solvers.stretch import short_case, stretched
 from solvers.windows import span_windows, windows
 
 ANNEAL_FROM = 150
 """Ops from which annealing is worth loading its compiled loop."""
+
+ANNEAL_UP_TO = 20_000
+"""Ops up to which annealing brings anything."""
+
+STRETCH_FROM = 2000
+"""Ops from which a schedule is first made from a shorter one."""
+
+SHORT = 0.4
+"""The part of the time that the shorter case gets."""
+
+PACED, PACED_OPS, PACE_SHARE = 24, 1300, 0.3
+"""How many microbatches the pace is proved for, with how many ops at most, and in which part of the time left."""
 
 SOLVE_UP_TO = 6000
 """Ops up to which CP-SAT gets anywhere."""
@@ -112,8 +126,12 @@ def search(
     try:
         _seeds(best, shop, known)
         _bounds(best, shop)
-        if not best.proved and len(shop) >= ANNEAL_FROM:
-            _anneal(best, shop, time_limit * SHARE, seed)
+        if not best.proved and len(shop) >= STRETCH_FROM:
+            _stretch(best, shop, time_limit, workers, seed)
+        if not best.proved and len(shop) >= STRETCH_FROM:
+            _pace(best, shop, time_limit, seed)
+        if not best.proved and ANNEAL_FROM <= len(shop) <= ANNEAL_UP_TO:
+            _anneal(best, shop, best.seconds + (time_limit - best.seconds) * SHARE, seed)
         if not best.proved and len(shop) <= SOLVE_UP_TO:
             interrupted = _solve(best, split, time_limit, workers, seed)
     except KeyboardInterrupt:
@@ -156,6 +174,43 @@ def _bounds(best: Incumbent, shop: Shop) -> None:
     elif len(shop) <= SPANS_UP_TO:
         for bound in spans(span_windows(shop)):
             best.raise_bound(bound)
+
+
+def _pace(best: Incumbent, shop: Shop, time_limit: float, seed: int) -> None:
+    """Prove how fast few microbatches can enter, and what follows for all."""
+    few = min(PACED, PACED_OPS // len(shop.classes), shop.placement.microbatches // 2)
+    if best.objective is Objective.SPAN or few < 2:
+        return
+    best.tell("proving the pace of few microbatches")
+    left = (time_limit - best.seconds) * PACE_SHARE
+    ticks = entering(best.problem, shop.placement, shop.split, few, left, seed)
+    if ticks:
+        edges = entering_edges(shop, few, ticks)
+        reason = f"pace proved for {few} microbatches (CP-SAT), then "
+        for bound in makespans(windows(shop, more=edges)):
+            best.raise_bound(Bound(bound.ticks, reason + bound.reason))
+
+
+def _stretch(best: Incumbent, shop: Shop, time_limit: float, workers: int, seed: int) -> None:
+    """Search a case of two to three microbatches a device, and repeat what repeats in its best schedule."""
+    devices, microbatches = shop.placement.devices, shop.placement.microbatches
+    step = 8 if microbatches > 32 else 2
+    short = microbatches % step + step * max(1, round(2.5 * devices / step))
+    case = short_case(best.problem, shop.placement, short) if 2 * short <= microbatches else None
+    if case is None:
+        return
+    best.tell("a shorter case")
+    answer = search(
+        *case, split=shop.split, objective=best.objective, time_limit=(time_limit - best.seconds) * SHORT,
+        workers=workers, seed=seed,
+    )  # fmt: skip
+    if isinstance(answer.outcome, Infeasible):
+        return
+    best.tell("repeating")
+    for schedule in stretched(shop, Shop.of(*case, shop.split), answer.outcome.timeline):
+        best.offer(schedule, f"repeating a block of the best for {short} microbatches")
+    if answer.interrupted:
+        raise KeyboardInterrupt
 
 
 def _anneal(best: Incumbent, shop: Shop, until: float, seed: int) -> None:

@@ -71,15 +71,17 @@ class Windows:
         return preemptive(zip(self.head[ops].tolist(), busy.tolist(), (self.tail[ops] - busy).tolist(), strict=True))
 
 
-def windows(shop: Shop, *, memory: bool = True) -> Windows:
+def windows(shop: Shop, *, memory: bool = True, more: Sequence[Edge] = ()) -> Windows:
     """Heads from time 0, and tails until the makespan.
 
     Parameters
     ----------
     memory
         Whether to draw on the memory limit.
+    more
+        Further precedences that are known.
     """
-    return _windows(_Graph.of(shop, _edges(shop, memory)), np.zeros(len(shop), np.int64), _alone(shop))
+    return _windows(_Graph.of(shop, [*_edges(shop, memory), *more]), np.zeros(len(shop), np.int64), _alone(shop))
 
 
 def span_windows(shop: Shop) -> tuple[Windows, ...]:
@@ -102,10 +104,10 @@ def _windows(graph: _Graph, head: IntArray, tail: IntArray) -> Windows:
     shop = graph.shop
     energy = len(shop) <= ENERGY_UP_TO
     for _ in range(ROUNDS if energy else 1):
-        known = head.sum() + tail.sum()
+        known = head.copy(), tail.copy()
         graph.spread_heads(head, graph.reached if energy else None)
         graph.spread_tails(tail, graph.reaching if energy else None)
-        if head.sum() + tail.sum() == known:
+        if np.array_equal(head, known[0]) and np.array_equal(tail, known[1]):
             break
     return Windows(shop, head, tail)
 

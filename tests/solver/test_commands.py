@@ -1,0 +1,165 @@
+"""`explorer optimize` and `explorer pareto`: what they print, write and exit with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.cli.boundary import guarded
+
+SMALL = ["--forward", "10", "--input-grad", "11", "--weight-grad", "9", "-D", "3", "-M", "4", "--workers", "1"]
+KEYS = {
+    "status", "makespan", "bound", "gap", "bound_reason", "peak_activations", "seconds", "workers", "seed", "seeded_by",
+    "schedule", "compared",
+}  # fmt: skip
+
+
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = guarded(arguments)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def optimised(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    code, out, _ = ran(capsys, "optimize", *SMALL, "--json", *arguments)
+    assert code == 0
+    value: dict[str, Any] = json.loads(out)
+    return value
+
+
+def test_json_holds_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    value = optimised(capsys, "--mem-limit", "2")
+    assert value.keys() >= KEYS
+    assert value["status"] == "proved"
+    assert value["makespan"] == value["bound"]
+    assert max(value["peak_activations"]) <= 2
+    assert {"schedule", "makespan", "ratio", "fits_memory"} <= value["compared"][0].keys()
+
+
+def test_a_result_is_written_evaluated_and_replayed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "best.json"
+    value = optimised(capsys, "--mem-limit", "2", "--output", str(file))
+    assert json.loads(file.read_text()) == value
+    code, out, _ = ran(capsys, "evaluate", str(file), *SMALL[:6], "--json")
+    assert code == 0
+    assert json.loads(out)["makespan"] == value["makespan"]
+    code, out, _ = ran(capsys, "optimize", "--replay", str(file), "--json")
+    assert code == 0
+    assert json.loads(out)["valid"]
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [("makespan", 1), ("bound", 10**6), ("problem_sha256", "0" * 64)],
+)
+def test_a_replay_finds_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str, wrong: object
+) -> None:
+    file = tmp_path / "best.json"
+    optimised(capsys, "--mem-limit", "2", "--output", str(file))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: wrong}))
+    code, out, _ = ran(capsys, "optimize", "--replay", str(file))
+    assert code == 1
+    assert "fails" in out
+
+
+def test_a_replay_finds_a_schedule_over_its_limit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "best.json"
+    loose = optimised(capsys)
+    optimised(capsys, "--mem-limit", "1", "--output", str(file))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"schedule": loose["schedule"]}))
+    code, out, _ = ran(capsys, "optimize", "--replay", str(file), "--json")
+    assert code == 1
+    assert not json.loads(out)["valid"]
+
+
+def test_an_infeasible_limit_names_the_smallest_feasible_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "optimize", *SMALL, "--mem-limit", "1/2", "--json")
+    assert code == 1
+    value = json.loads(out)
+    assert value["status"] == "infeasible"
+    assert value["reason"].endswith("the smallest feasible limit is 1")
+    assert optimised(capsys, "--mem-limit", "1")["status"] == "proved"
+
+
+@pytest.mark.parametrize("objective", ["makespan", "longest-device-span"])
+@pytest.mark.parametrize("placement", ["linear", "v", "free"])
+def test_objectives_and_placements(capsys: pytest.CaptureFixture[str], objective: str, placement: str) -> None:
+    value = optimised(capsys, "-D", "2", "-M", "3", "--placement", placement, "--objective", objective)
+    best = value["makespan"] if objective == "makespan" else value["longest_device_span"]
+    assert value["bound"] <= best
+
+
+def test_the_table_shows_status_bound_and_named_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "optimize", *SMALL, "--fused-backward")
+    assert code == 0
+    assert "proved" in out
+    assert "1f1b" in out
+    assert "it rests on" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--time-limit", "0"], "--time-limit must be over 0"),
+        (["--time-limit", "1e9"], "--time-limit must be over 0"),
+        (["--workers", "0"], "--workers must be between"),
+        (["--seed", "-1"], "--seed must be between"),
+        (["--placement", "ring"], "no placement is called 'ring'"),
+        (["--objective", "cost"], "no objective is called 'cost'"),
+        (["--waves", "2"], "--waves goes with --placement wave"),
+        (["--mem-limit", "0"], "must be positive"),
+        (["--mem-limit", "1GiB"], "need modelled costs"),
+        (["--split-backward", "--fused-backward"], "contradict"),
+        (["-M", "1000000"], "GB to search"),
+        (["--output", "/nowhere/x.json"], "no folder"),
+        (["--hint", "missing.json"], "there is no file"),
+        (["--replay", "missing.json"], "there is no file"),
+    ],
+)
+def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+    code, out, err = ran(capsys, "optimize", *SMALL, *arguments)
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_hint_for_another_problem_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "best.json"
+    optimised(capsys, "--output", str(file))
+    code, _, err = ran(capsys, "optimize", *SMALL, "-M", "5", "--hint", str(file))
+    assert code == 2
+    assert "another placement, or of other sizes" in err
+    assert optimised(capsys, "--hint", str(file))["status"] == "proved"
+
+
+def test_a_frontier_falls_with_memory_and_is_proved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "frontier.json"
+    code, out, _ = ran(capsys, "pareto", *SMALL, "--json", "--output", str(file))
+    assert code == 0
+    value = json.loads(out)
+    assert json.loads(file.read_text()) == value
+    points = value["points"]
+    assert [float(point["limit"]) for point in points] == [1, 2, 3, 4]
+    assert all(point["status"] == "proved" for point in points)
+    spans = [point["makespan"] for point in points]
+    assert spans == sorted(spans, reverse=True)
+    assert value["smallest_feasible_limit"] == 1
+    assert "smallest feasible limit is 1" in value["infeasible_below_because"]
+    for point in points:
+        assert optimised(capsys, "--mem-limit", point["limit"])["makespan"] == point["makespan"]
+
+
+def test_a_frontier_as_a_table_and_its_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "pareto", *SMALL, "--limits", "1/2,2,3")
+    assert code == 0
+    assert "infeasible" in out
+    assert "over the frontier" in out
+    for arguments, said in ((["--mem-limit", "2"], "give --limits"), (["--points", "1"], "--points must be")):
+        code, _, err = ran(capsys, "pareto", *SMALL, *arguments)
+        assert code == 2
+        assert said in err
