@@ -45,6 +45,8 @@ def sweep(
     target = None if output is None else Path(output)
     if target is not None and target.suffix not in (".csv", ".parquet"):
         raise UsageError(f"--output must end in .csv or .parquet, got {output}")
+    if target is not None and not target.resolve().parent.is_dir():
+        raise UsageError(f"{target} cannot be written: there is no folder {target.parent}")
     read = grids.load(Path(grid))
     path = Path(store) if store is not None else Path(grid).with_suffix(".sqlite")
     with Store(path, version()) as opened, _bar() as advance:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from explorer.core.errors import UsageError
 from explorer.sweep.point import version
 from explorer.sweep.store import Store
 
@@ -16,12 +17,14 @@ def load(path: Path) -> pd.DataFrame:
     Raises
     ------
     UsageError
-        If there is no such store, it cannot be read, or another version wrote it.
+        If there is no such store, it is empty or cannot be read, or another version wrote it.
     Malformed
         If it is none, or is damaged.
     """
     with Store(path, version(), create=False) as store:
         table = pd.DataFrame([{**point, **row} for point, row in store.rows()])
+    if table.empty:
+        raise UsageError(f"the store {path} holds no result yet")
     axes = [name for name in ("schedule", "devices", "microbatches") if name in table.columns]
     return table[[*axes, *(name for name in table.columns if name not in axes)]].sort_values(
         axes, kind="stable", ignore_index=True

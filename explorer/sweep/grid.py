@@ -186,7 +186,7 @@ def _geometric(name: str, given: Mapping[str, Any]) -> Sequence[str]:
     first, last = (float(quantity(str(given[key]), dimension, f"costs.{name}") / scale) for key in ("from", "to"))
     points = given["points"]
     if type(points) is not int or not 2 <= points <= MOST_POINTS or min(first, last) <= 0:
-        raise UsageError(f"a range of costs.{name} needs at least 2 points, and positive ends")
+        raise UsageError(f"a range of costs.{name} needs 2 to {MOST_POINTS:,} points, and positive ends")
     steps = (first * (last / first) ** (place / (points - 1)) for place in range(points))
     return _distinct(name, [f"{value:.4g} {unit}" for value in steps])
 

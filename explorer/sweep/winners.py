@@ -87,7 +87,7 @@ def winners(
     Raises
     ------
     UsageError
-        If an axis or a value does not exist, or another axis has several values.
+        If an axis or a value does not exist, another axis has several values, or nothing could be evaluated.
     """
     known = [axis for axis in AXES if axis in table.columns and axis != "schedule"]
     for name in (x, y, *(fixed or {})):
@@ -108,6 +108,8 @@ def winners(
             raise UsageError(
                 f"{name} has several values ({_listed(table[name])}): choose one with --where {name}=VALUE"
             )
+    if not (table.status == "done").any():
+        raise UsageError(f"no point of this part of the sweep could be evaluated: {table.reason.iloc[0]}")
     took_part = table[(table.status == "done") & ~table.asynchronous.eq(True) & table.fits_limit.eq(True)]
     columns, rows = (tuple(sorted(table[name].unique(), key=magnitude)) for name in (x, y))
     groups: Any = took_part.groupby([x, y], sort=False)

@@ -124,6 +124,20 @@ def _has_results(store: Path) -> bool:
         return False
 
 
+def test_interrupted_it_says_so_and_gives_its_claims_back(tmp_path: Path) -> None:
+    grid(tmp_path, LARGER)
+    store = tmp_path / "grid.sqlite"
+    words = command("sweep", tmp_path / "grid.toml", "--workers", "2")
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not store.exists() or not _has_results(store)):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and said.strip().endswith("explorer: interrupted")
+    assert counts(store)[0] > 0 and counts(store)[1] == 0
+
+
 def test_two_at_once_share_the_work(tmp_path: Path) -> None:
     size = grid(tmp_path, LARGER).size
     words = command("sweep", tmp_path / "grid.toml", "--workers", "0", "--json")
@@ -303,6 +317,21 @@ def test_schedules_that_no_sweep_has(tmp_path: Path, schedule: str, message: str
     path.write_text(f'schedules = "{schedule}"\ndevices = 2\nmicrobatches = 2\n')
     with pytest.raises(UsageError, match=message):
         _subjects(grids.load(path))
+
+
+def test_a_sweep_in_which_nothing_can_be_evaluated(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        'schedules = "chimera"\ndevices = 4\nmicrobatches = [3, 5]\ncosts.forward = 1\n'
+    )
+    subprocess.run(command("sweep", tmp_path / "grid.toml", "--workers", "0"), capture_output=True, check=True)
+    table = frame.load(tmp_path / "grid.sqlite")
+    assert table.status.tolist() == ["inapplicable"] * 2 and table.reason.str.contains("chimera").all()
+    words = command("map", tmp_path / "grid.toml", "--x", "devices")
+    said = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (said.returncode, "could be evaluated: " in said.stderr) == (2, True)
+    Store(tmp_path / "empty.sqlite", version()).close()
+    with pytest.raises(UsageError, match="holds no result yet"):
+        frame.load(tmp_path / "empty.sqlite")
 
 
 CLUSTER = """

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import schedules
+from explorer.core.errors import Deadlock, Incomplete
 from explorer.core.op import B, Entry, F
 from explorer.core.placement import Hop, Placement
 from explorer.core.problem import Communication, Problem
@@ -19,7 +22,7 @@ from explorer.evaluation.longest_path import evaluate
 from explorer.evaluation.metrics import Part, critical_path, device_figures
 from solvers.solve import confirm
 from tests.property.test_evaluator import Instance, assert_equal, peer_timeline
-from tests.strategies import instances, small_problem
+from tests.strategies import instances, list_schedule, placements, small_problem
 
 LINK = [Communication.LINK]
 
@@ -41,9 +44,43 @@ def test_the_checker_finds_nothing(instance: Instance) -> None:
 @settings(max_examples=40)
 @given(instances(shared=True, modes=LINK))
 def test_cp_sat_confirms(instance: Instance) -> None:
+    """Service order and all times pinned. A latency keeps a transfer from causing another one in its own tick."""
     schedule, problem = instance
     positive = replace(problem, network=replace(problem.network, latency=problem.network.latency + 1))
     confirm(evaluate(schedule, positive), positive)
+
+
+def on_a_bus(problem: Problem) -> Problem:
+    """Everything through one resource."""
+    devices = range(problem.devices)
+    pairs = frozenset((i, j) for i in devices for j in devices)
+    return replace(problem, network=replace(problem.network, shared=(("bus", pairs),)))
+
+
+@given(placements(), st.sampled_from(["swap", "drop", "double"]), st.booleans(), st.randoms())
+def test_orders_at_fault_are_refused_as_without_sharing(
+    placement: Placement, change: str, compile: bool, random: Random
+) -> None:
+    orders = [list(order) for order in list_schedule(placement, "mixed", 0, random).orders()]
+    order = random.choice([order for order in orders if order])
+    place, other = random.randrange(len(order)), random.randrange(len(order))
+    match change:
+        case "swap":
+            order[place], order[other] = order[other], order[place]
+        case "drop":
+            del order[place]
+        case "double":
+            order.insert(other, order[place])
+    schedule, problem = Schedule.from_orders(placement, orders), small_problem(placement)
+    errors = []
+    for costs in (problem, on_a_bus(problem)):
+        try:
+            evaluate(schedule, costs, compile=compile)
+        except (Incomplete, Deadlock) as error:
+            errors.append(str(error))
+        else:
+            errors.append("")
+    assert errors[0] == errors[1]
 
 
 @settings(max_examples=25)
@@ -125,8 +162,7 @@ def test_library_under_one_bus(name: str) -> None:
     """Everything through one resource, on orders as they are used."""
     schedule = schedules.find(name)(4, 8)
     problem = small_problem(schedule.placement)
-    pairs = frozenset((i, j) for i in range(4) for j in range(4) if i != j)
-    bus = replace(problem, network=replace(problem.network, shared=(("bus", pairs),)))
+    bus = on_a_bus(problem)
     timeline = evaluate(schedule, bus)
     assert_equal(timeline, peer_timeline(schedule, bus))
     assert timeline.makespan > evaluate(schedule, problem).makespan
