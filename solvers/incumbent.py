@@ -45,16 +45,18 @@ Watch = Callable[[Progress], None]
 
 
 class Refuted(Disagreement):
-    """The checker refutes what the evaluator says of a schedule.
+    """Checker, evaluator and solver do not agree on a schedule.
 
     Parameters
     ----------
-    timeline
-        The one in question.
+    message
+        On what.
+    timelines
+        As each of them has it.
     """
 
-    def __init__(self, message: str, timeline: Timeline) -> None:
-        self.timeline = timeline
+    def __init__(self, message: str, *timelines: Timeline) -> None:
+        self.timelines = timelines
         super().__init__(message)
 
 

@@ -14,7 +14,7 @@ from explorer.core.units import as_number
 from explorer.evaluation.longest_path import evaluate as longest_path
 from explorer.evaluation.memory import fits, peaks, static
 from solvers.bounds import Bound
-from solvers.incumbent import measured
+from solvers.incumbent import Refuted, measured
 from solvers.model import build
 from solvers.outcome import Found, Infeasible, Outcome, Proved, Unknown
 from solvers.relaxation import bounds
@@ -154,18 +154,20 @@ def evaluated_again(outcome: Proved | Found, problem: Problem, objective: Object
 
     Raises
     ------
-    Disagreement
+    Refuted
         If it differs from what the solver said, or passes the memory limit.
     """
     schedule = outcome.timeline.schedule
     timeline = longest_path(schedule, problem)
     ticks = measured(timeline, objective)
     if not fits(schedule, problem):
-        raise Disagreement(f"CP-SAT's order of {ticks} ticks passes the memory limit")
+        raise Refuted(f"CP-SAT's order of {ticks} ticks passes the memory limit", outcome.timeline, timeline)
     bound = outcome.ticks if isinstance(outcome, Proved) else outcome.bound
     if ticks < bound or (ticks > outcome.ticks and not waiting_can_help(problem, schedule.placement, objective)):
-        raise Disagreement(
-            f"CP-SAT gives its order {outcome.ticks} ticks (and bounds all by {bound}), the longest path {ticks}"
+        raise Refuted(
+            f"CP-SAT gives its order {outcome.ticks} ticks (and bounds all by {bound}), the longest path {ticks}",
+            outcome.timeline,
+            timeline,
         )
     return Proved(ticks, timeline) if ticks == bound else Found(ticks, bound, timeline)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from explorer.cli.options import DEVICES, MICROBATCHES, Json, Output, ProblemOptions, shares_problem_options
-from explorer.core.errors import UsageError
+from explorer.core.errors import Disagreement, UsageError
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -65,6 +65,7 @@ def optimize(
     from explorer.cli import console
     from explorer.io import optimum as files
     from explorer.reports import optimum as report
+    from solvers.incumbent import Refuted
     from solvers.optimise import optimise
 
     settings = settings_of(problem, objective, time_limit, workers, seed)
@@ -72,8 +73,13 @@ def optimize(
     known: Schedule | None = None if hint is None else api.load(Path(hint))
     require_writable(output)
     costs = problem.costs()
-    with live(settings, costs.problem(where[0]).time.tick, costs.problem(where[0]).time.unit) as watch:
-        result = optimise(costs.problem, where, settings, options=options_of(problem), hint=known, watch=watch)
+    first = costs.problem(where[0])
+    try:
+        with live(settings, first.time.tick, first.time.unit) as watch:
+            result = optimise(costs.problem, where, settings, options=options_of(problem), hint=known, watch=watch)
+    except Refuted as error:
+        path = _kept(files.disagreement(str(error), error.timelines, first))
+        raise Disagreement(f"{error}; what each says is kept in {path}") from None
     value = files.encode(result)
     if output is not None:
         write_json(output, value)
@@ -82,6 +88,16 @@ def optimize(
     else:
         console.show(report.optimum(result))
     raise typer.Exit(exit_code(value))
+
+
+def _kept(value: dict[str, Any]) -> str:
+    """Write what must not be lost to a new file; its path."""
+    import tempfile
+
+    handle, path = tempfile.mkstemp(suffix=".json", prefix="disagreement-")
+    os.close(handle)
+    write_json(path, value)
+    return path
 
 
 def _replay(path: str, json: bool) -> int:

@@ -6,12 +6,15 @@ Field names are a contract, additions are free.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from explorer.core.errors import ExplorerError, Malformed
 from explorer.core.files import read_text
+from explorer.core.problem import Problem
+from explorer.core.timeline import Timeline
 from explorer.core.units import as_number
 from explorer.evaluation.checker import verify
 from explorer.evaluation.longest_path import evaluate
@@ -93,6 +96,18 @@ def row(one: Compared) -> dict[str, Any]:
         "same_placement": one.same_placement,
         "peak_activations": as_number(one.peak_activations),
         "losses": {str(loss): as_number(time) for loss, time in one.losses.items()},
+    }
+
+
+def disagreement(message: str, timelines: Iterable[Timeline], problem: Problem) -> dict[str, Any]:
+    """What checker, evaluator and solver do not agree on: each timeline with its starts, in ticks."""
+    return {
+        "disagreement": message,
+        "problem": problems.encode(problem),
+        "timelines": [
+            {"schedule": native.encode(one.schedule), "start": one.start.tolist(), "end": one.end.tolist()}
+            for one in timelines
+        ],
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from explorer.cli.boundary import guarded
+from explorer.evaluation.checker import Rule, Violation
 
 SMALL = ["--forward", "10", "--input-grad", "11", "--weight-grad", "9", "-D", "3", "-M", "4", "--workers", "1"]
 KEYS = {
@@ -163,3 +164,18 @@ def test_a_frontier_as_a_table_and_its_bad_input(capsys: pytest.CaptureFixture[s
         code, _, err = ran(capsys, "pareto", *SMALL, *arguments)
         assert code == 2
         assert said in err
+
+
+def test_a_disagreement_keeps_what_each_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(
+        "solvers.incumbent.verify", lambda timeline, problem: [Violation(Rule.MEMORY, "device 0", "is full")]
+    )
+    code, out, err = ran(capsys, "optimize", *SMALL)
+    assert (code, out) == (1, "")
+    assert "device 0 is full" in err
+    (kept,) = tmp_path.glob("disagreement-*.json")
+    assert str(kept) in err
+    assert json.loads(kept.read_text())["timelines"][0]["schedule"]["orders"]
