@@ -13,6 +13,8 @@ from explorer.core.problem import Communication
 from explorer.evaluation.memory import levels
 from explorer.evaluation.metrics import Part
 from explorer.reports import numbers, pictures
+from explorer.reports.figures import palette
+from explorer.reports.figures.drawing import drawing
 
 
 def evaluated(name="chimera", devices=4, microbatches=4, mode="latency", **costs):
@@ -250,3 +252,75 @@ def test_modelled_costs_are_told_in_seconds_and_bytes(page):
     static, stash = result.devices[int(result.schedule.device[row])].static_memory, result.problem.bytes
     held = static + int(levels(result.schedule, result.problem, stash).during[row])
     assert f"memory: {numbers.size(held)} while it runs" in said
+
+
+def colour_at(shown, panel_x, y):
+    """The colour of the drawing at a place of the canvas."""
+    script = "return [...timelines.panels[0].context.getImageData(arguments[0], arguments[1], 1, 1).data].slice(0, 3)"
+    return tuple(shown.run(script, int(panel_x), int(y)))
+
+
+def rgb(colour):
+    return tuple(round(255 * part) for part in palette.channels(colour))
+
+
+def place(shown, ticks, device, share):
+    """Where a moment stands in a device's row; 0 is its top and 1 its bottom."""
+    at = "[p.px(p.timeline.x(arguments[0])), p.top(arguments[1]) + arguments[2] * p.row]"
+    return shown.run(f"const p = timelines.panels[0]; return {at}", float(ticks), device, share)
+
+
+def test_waits_and_synchronisations_are_drawn_where_they_are(page):
+    result = evaluated()
+    shown = page(result)
+    for name in ("transfers", "critical"):
+        shown.run(f"document.getElementById('show-{name}').click()")
+    shown.settle()
+    drawn = drawing(result)
+    for spans, colour, share in ((drawn.waits, palette.WAIT_COLOUR, 0.4), (drawn.syncs, palette.SYNC_COLOUR, 0.88)):
+        assert len(spans.device)
+        for device in range(result.schedule.devices):
+            for start, end in spans.of(device):
+                assert colour_at(shown, *place(shown, (start + end) / 2, device, share)) == rgb(colour)
+
+
+def test_the_critical_path_frames_its_ops(page):
+    result = evaluated()
+    shown = page(result)
+    ran, on_path = result.timeline, set(path_rows(result))
+    shown.run("document.getElementById('show-transfers').click()")
+    shown.settle()
+    for row in range(len(result.schedule)):
+        x, y = place(shown, (3 * ran.start[row] + ran.end[row]) / 4, int(result.schedule.device[row]), 0.0)
+        assert (max(colour_at(shown, x, y + 1)) < 150) == (row in on_path)  # black, half covering a pixel
+
+
+def test_memory_is_as_high_as_it_is(page):
+    result = evaluated(memory_limit="3")
+    shown = page(result)
+    shown.run("document.getElementById('show-memory').click()")
+    shown.run("document.getElementById('show-critical').click()")
+    shown.run("document.getElementById('show-transfers').click()")
+    shown.settle()
+    floor, scale, pitch = shown.run(
+        "const p = timelines.panels[0]; return [p.pitch - 2, (p.strip - 4) / p.timeline.memoryTop, p.pitch]"
+    )
+    held = levels(result.schedule, result.problem, result.problem.stash).during * float(result.problem.stash.unit)
+    for row in range(0, len(result.schedule), 3):
+        device = int(result.schedule.device[row])
+        x, y = place(shown, (result.timeline.start[row] + result.timeline.end[row]) / 2, device, 0.0)
+        heights = {
+            level: colour_at(shown, x, y + floor - level * scale) for level in (held[row] - 0.25, held[row] + 0.25)
+        }
+        below, above = heights.values()
+        assert below == rgb(palette.MEMORY_COLOUR if held[row] <= 3 else palette.OVER_COLOUR)
+        assert above == (0, 0, 0)  # nothing
+    assert pitch > floor
+
+
+def test_times_are_told_in_the_unit_that_suits(page):
+    result = evaluated("1f1b", 2, 2, unit="s", forward=Fraction(1, 1000), backward=Fraction(2, 1000),
+                       comm_time=Fraction(1, 4000), sync_time=Fraction(0))  # fmt: skip
+    shown = page(result)
+    row = next(r for r in range(len(result.schedule)) if str(result.schedule.op(r)) == "1F0")
+    assert "start 1.25 ms, end 2.25 ms" in shown.hover(row)

@@ -1,6 +1,7 @@
 """Pictures of trade-offs: frontiers of memory and maps of winners, against the results that they draw."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from explorer.reports import pictures
 from explorer.reports.figures import frontier, winners
 from explorer.reports.figures.winners import Field, Grid
 from solvers.optimise import Settings
-from solvers.outcome import Proved
+from solvers.outcome import Found, Proved
 from solvers.pareto import frontier as search
 
 
@@ -31,6 +32,14 @@ def test_curve_is_the_frontier(found):
         assert step.best == found.problem.time.value(outcome.timeline.makespan)
         assert step.bound == found.problem.time.value(point.answer.bound.ticks)
         assert step.proved == isinstance(outcome, Proved)
+
+
+def test_what_was_only_found_is_not_drawn_as_proved(found):
+    point = found.points[1]
+    timeline = point.answer.outcome.timeline
+    only_found = replace(point.answer, outcome=Found(timeline.makespan, timeline.makespan - 1, timeline))
+    points = (found.points[0], replace(point, answer=only_found), *found.points[2:])
+    assert [step.proved for step in frontier.curve(replace(found, points=points)).steps] == [True, False, True, True]
 
 
 def test_every_named_schedule_is_marked_once(found):
