@@ -227,6 +227,7 @@ def test_a_pinch_zooms(page):
     assert end - start < 0.5 * shown.run("return timelines.full")
 
 
+@pytest.mark.alone
 def test_a_hundred_thousand_ops_appear_soon_and_stay_quick(page):
     """Bounds for a slow machine; benchmarks/pictures.py says what it takes."""
     result = evaluated("1f1b", 64, 800, "none")

@@ -1,6 +1,8 @@
 """Recommendations follow from the comparison, and the report tells what it is made of."""
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -123,6 +125,12 @@ class TestPage:
             assert guarded(line.split()[1:]) == 0
         assert (tmp_path / "r.html").read_text("utf-8") == page
         assert {"r.svg", "r.json"} <= {file.name for file in tmp_path.iterdir()}
+
+    def test_it_is_made_without_matplotlib(self, tmp_path):
+        words = ["report", *self.ARGUMENTS, "--output", str(tmp_path / "r.html")]
+        code = f"import sys; from explorer.cli.boundary import guarded; assert guarded({words}) == 0"
+        code += "; assert 'matplotlib' not in sys.modules"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
     def test_it_asks_for_nothing_from_elsewhere(self, page):
         assert not re.findall(r"(?:src|href)\s*=\s*[\"'](?!data:)", page)
