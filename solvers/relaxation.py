@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from explorer.core.op import Kind
 from explorer.core.placement import Placement
@@ -45,7 +45,7 @@ def makespans(known: Windows) -> Iterator[Bound]:
             )
 
 
-def spans(known: tuple[Windows, ...]) -> Iterator[Bound]:
+def spans(known: Iterable[Windows]) -> Iterator[Bound]:
     """Bounds of the longest device span: as for the makespan, from a device's first start to its last end."""
     for device, one in enumerate(known):
         ops = one.shop.on(device)

@@ -162,7 +162,7 @@ def searching(
     in_order = not serves_in_turn(problem)
     if known is None and in_order:
         shop = Shop.of(problem, placement, split)
-        known = (windows(shop),) if objective is Objective.MAKESPAN else span_windows(shop)
+        known = (windows(shop),) if objective is Objective.MAKESPAN else tuple(span_windows(shop))
     return Scope((placement,), entries, limit, floor, objective, True, in_order, known if in_order and known else ())
 
 

@@ -40,9 +40,6 @@ PACED, PACED_OPS, PACE_SHARE = 24, 1300, 0.3
 SOLVE_UP_TO = 6000
 """Ops up to which CP-SAT gets anywhere."""
 
-SPANS_UP_TO = 4000
-"""Ops up to which heads and tails are found for each device's span."""
-
 HEATS = (1.0, 0.3, 0.6)
 """First temperatures of successive rounds of annealing."""
 
@@ -125,7 +122,7 @@ def search(
     interrupted = False
     try:
         _seeds(best, shop, known)
-        _bounds(best, shop)
+        _bounds(best, shop, time_limit / 2)
         if not best.proved and len(shop) >= STRETCH_FROM:
             _stretch(best, shop, time_limit, workers, seed)
         if not best.proved and len(shop) >= STRETCH_FROM:
@@ -163,17 +160,19 @@ def _seeds(best: Incumbent, shop: Shop, known: Iterable[Named]) -> None:
         best.offer(schedule, name)
 
 
-def _bounds(best: Incumbent, shop: Shop) -> None:
-    """What heads and tails prove."""
+def _bounds(best: Incumbent, shop: Shop, until: float) -> None:
+    """What heads and tails prove; for spans, device by device until time is up."""
     if best.proved:
         return
     best.tell("bounds")
     if best.objective is Objective.MAKESPAN:
         for bound in makespans(windows(shop)):
             best.raise_bound(bound)
-    elif len(shop) <= SPANS_UP_TO:
-        for bound in spans(span_windows(shop)):
-            best.raise_bound(bound)
+        return
+    for bound in spans(span_windows(shop)):
+        best.raise_bound(bound)
+        if best.seconds > until:
+            return
 
 
 def _pace(best: Incumbent, shop: Shop, time_limit: float, seed: int) -> None:

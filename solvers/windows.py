@@ -84,16 +84,14 @@ def windows(shop: Shop, *, memory: bool = True, more: Sequence[Edge] = ()) -> Wi
     return _windows(_Graph.of(shop, [*_edges(shop, memory), *more]), np.zeros(len(shop), np.int64), _alone(shop))
 
 
-def span_windows(shop: Shop) -> tuple[Windows, ...]:
+def span_windows(shop: Shop) -> Iterator[Windows]:
     """For each device, heads from its first start, and tails until its last end; far below 0 where neither is bound."""
     graph = _Graph.of(shop, _edges(shop, memory=True))
-    result = []
     for device in range(len(shop.space)):
         head, tail = (np.full(len(shop), FAR) for _ in range(2))
         ops = shop.on(device)
         head[ops], tail[ops] = 0, shop.column("busy")[ops]
-        result.append(_windows(graph, head, tail))
-    return tuple(result)
+        yield _windows(graph, head, tail)
 
 
 def _edges(shop: Shop, memory: bool) -> list[Edge]:
