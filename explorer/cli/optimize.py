@@ -31,12 +31,12 @@ def _option(*names: str, help: str) -> Any:
 
 
 PlacementName = Annotated[
-    str, _option("--placement", help="linear, loop, v, wave, mirrored; free for small cases [linear].")
+    str, _option("--placement", help="linear, loop, v, wave, mirrored; free for small cases (default: linear).")
 ]
-ObjectiveName = Annotated[str, _option("--objective", help="makespan or longest-device-span [makespan].")]
-TimeLimit = Annotated[float, _option("--time-limit", help="Seconds [60].")]
-Workers = Annotated[int | None, _option("--workers", help="Threads [as many as there are cores].")]
-Seed = Annotated[int, _option("--seed", help="Of all random choices [0].")]
+ObjectiveName = Annotated[str, _option("--objective", help="makespan or longest-device-span (default: makespan).")]
+TimeLimit = Annotated[float, _option("--time-limit", help="Seconds (default: 60).")]
+Workers = Annotated[int | None, _option("--workers", help="Threads (default: as many as there are cores).")]
+Seed = Annotated[int, _option("--seed", help="Of all random choices (default: 0).")]
 Hint = Annotated[str | None, _option("--hint", help="A file with a schedule to start from.")]
 Replay = Annotated[str | None, _option("--replay", help="Check the result in this file again; nothing is searched.")]
 

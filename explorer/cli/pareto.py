@@ -27,14 +27,16 @@ Limits = Annotated[
     str | None,
     typer.Option(
         "--limits",
-        help="Memory limits with commas, such as 2,3,4 or 20GiB,40GiB [whole activations from the least on].",
+        help="Memory limits with commas, such as 2,3,4 or 20GiB,40GiB (default: whole activations from the least on).",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
 ]
 Points = Annotated[
     int,
-    typer.Option("--points", help="Points at most, without --limits [12].", rich_help_panel=_PANEL, show_default=False),
+    typer.Option(
+        "--points", help="Points at most, without --limits (default: 12).", rich_help_panel=_PANEL, show_default=False
+    ),
 ]
 
 
