@@ -111,7 +111,6 @@ def _run(solver: cp_model.CpSolver, model: Model, watch: Watch | None) -> cp_mod
     if watch is None:
         return solver.solve(model.cp)
     solver.best_bound_callback = lambda bound: watch.bound(math.ceil(bound - 1e-6))
-    solver.parameters.catch_sigint_signal = False
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(solver.solve, model.cp, _Follow(watch))
         try:
@@ -189,9 +188,8 @@ def confirm(timeline: Timeline, problem: Problem) -> None:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.cp_model_presolve = False
+    solver.parameters.catch_sigint_signal = False
     status = solver.solve(model.cp)
-    if status == cp_model.UNKNOWN:
-        raise KeyboardInterrupt
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise Disagreement("CP-SAT refutes the times of this timeline")
     fault = difference(timeline, timeline_of(model, schedule, solver.value)) or loose(model, timeline)
@@ -202,10 +200,7 @@ def confirm(timeline: Timeline, problem: Problem) -> None:
 def _least_sum(model: Model, schedule: Schedule, variables: Sequence[cp_model.IntVar]) -> cp_model.CpSolver:
     model.cp.minimize(sum(variables))
     solver = _solver(model, math.inf, 1, 0)
-    status = solver.solve(model.cp)
-    if status in (cp_model.UNKNOWN, cp_model.FEASIBLE):  # no limit was set: the solver took an interrupt for itself
-        raise KeyboardInterrupt
-    if status != cp_model.OPTIMAL:
+    if solver.solve(model.cp) != cp_model.OPTIMAL:
         longest_path(schedule, model.problem)  # names the cycle, if that is why
         raise Disagreement("CP-SAT finds no timeline of this order, the longest path does")
     return solver
@@ -217,6 +212,7 @@ def _solver(model: Model, time_limit: float, workers: int, seed: int) -> cp_mode
         solver.parameters.max_time_in_seconds = time_limit
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
+    solver.parameters.catch_sigint_signal = False  # it would leave the process without Python's own handler
     if len(model.task_of) > PROBE_UP_TO:
         solver.parameters.cp_model_probing_level = 0
     return solver

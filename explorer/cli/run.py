@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,8 @@ from explorer.cli.options import Json, ProblemOptions, shares_problem_options
 from explorer.core.errors import Infeasible, UsageError
 
 _PANEL = "This run"
+LONGEST = 86_400
+"""Seconds that an op, or the wait for another process, may take."""
 
 OpTime = Annotated[
     str, typer.Option("--op-time", help="How long an op takes on average, such as 20ms.", rich_help_panel=_PANEL)
@@ -67,6 +70,9 @@ def run(
         quantity(text, "time", option)
         for text, option in ((op_time, "--op-time"), (emulate_latency, "--emulate-latency"), (timeout, "--timeout"))
     ]
+    for value, option in ((times[0], "--op-time"), (times[2], "--timeout")):
+        if not Fraction(1, 10**6) <= value <= LONGEST:
+            raise UsageError(f"{option} must be between 1 us and {LONGEST} s")
     talking = _talking(Path(subject)) if subject.lower().endswith(".csv") else None
     with console.progress(f"running {subject}"):
         result = evaluated(problem, subject)
@@ -95,8 +101,12 @@ def _folder(profile: str | None) -> str:
     if profile is None:
         return ""
     path = Path(profile).absolute()
-    if not path.is_dir():
-        raise UsageError(f"there is no folder {profile} to write traces to")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"traces cannot be written to {profile}: {error.strerror}") from None
+    if any(path.iterdir()):
+        raise UsageError(f"the folder {profile} is not empty; traces of two runs must not mix")
     return str(path)
 
 
@@ -109,7 +119,7 @@ def _talking(path: Path) -> str | None:
         If something is wrong with the table: it might hang.
     """
     from explorer.core.files import read_text
-    from explorer.io.cells import Message, parse_lines
+    from explorer.io.cells import Message, Upkeep, parse_lines
     from explorer.io.check import check
 
     text = read_text(path)
@@ -118,5 +128,5 @@ def _talking(path: Path) -> str | None:
         more = f" ({len(found) - 1} more: explorer check {path})" if len(found) > 1 else ""
         raise Infeasible(f"{found[0].where}: {found[0].message}{more}")
     lines = parse_lines(text, str(path))
-    talks = any(isinstance(cell.action, Message) for line in lines for cell in line.cells)
+    talks = any(isinstance(cell.action, Message | Upkeep) for line in lines for cell in line.cells)
     return text if talks else None

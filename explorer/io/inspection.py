@@ -54,7 +54,8 @@ class Table:
     repeated
         Every further place of something that stands twice, with its first place.
     talks
-        Whether the table holds messages, as PyTorch's *compute and communication* format does.
+        Whether the table holds messages, or treats weights or gradients, as PyTorch's *compute and communication*
+        format does; PyTorch refuses both in one of compute only.
     """
 
     def __init__(self, lines: list[Line]) -> None:
@@ -68,7 +69,7 @@ class Table:
         for device, line in enumerate(self.lines):
             for position, cell in enumerate(line.cells):
                 self._enter(Spot(device, position, cell))
-        self.talks = bool(self.messages)
+        self.talks = bool(self.messages or self.upkeep)
         self.microbatches = 1 + max(op.microbatch for op in self.ops)
         self.stages = 1 + max(self.home)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -24,6 +25,7 @@ KINDS = {
 }  # fmt: skip
 """The words that a pattern's group ``kind`` may match."""
 
+_DIGITS = re.compile(r"[0-9]{1,9}")
 _CHUNK = 1 << 20
 _LONGEST = 64 << 20
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
@@ -100,10 +102,10 @@ def read(path: Path, labels: re.Pattern[str], place: int) -> Profile:
         category = "gpu_user_annotation" if event.get("cat") == "gpu_user_annotation" else "user_annotation"
         groups = match.groupdict()
         kind = _kind(groups["kind"], path)
-        stage = int(groups["stage"]) if groups.get("stage") else place
+        stage = _index(groups["stage"], label, path) if groups.get("stage") else place
         count = counts.get((category, stage, kind), 0)
         counts[category, stage, kind] = count + 1
-        microbatch = int(groups["microbatch"]) if groups.get("microbatch") else count
+        microbatch = _index(groups["microbatch"], label, path) if groups.get("microbatch") else count
         start = base + round(_number(event, "ts", path) * 1000)
         end = start + round(_number(event, "dur", path) * 1000)
         found[category].append(Ran(Op(stage, kind, microbatch), start, end))
@@ -120,6 +122,12 @@ def _kind(word: str, path: Path) -> Kind:
     if word.lower() not in KINDS:
         raise Malformed(f"the pattern's kind matched {word!r}; known: {', '.join(KINDS)}", str(path))
     return KINDS[word.lower()]
+
+
+def _index(text: str, label: str, path: Path) -> int:
+    if not _DIGITS.fullmatch(text):
+        raise Malformed(f"{text[:20]!r} in the label {label[:60]!r} is no number of a stage or microbatch", str(path))
+    return int(text)
 
 
 def _number(event: dict[str, Any], key: str, path: Path) -> float:
@@ -158,7 +166,7 @@ def _parts(path: Path) -> Iterator[str]:
                 yield part
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 

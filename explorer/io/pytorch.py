@@ -118,9 +118,16 @@ def placement_note(schedule: Schedule) -> str:
             "torchtitan cannot place these stages: it knows stage s on rank s mod D and the V only; build the stages "
             f"yourself, on ranks {_shortened(home)}"
         )
+    cut = ""
+    if chunks > 2:
+        cut = (
+            f"; torchtitan cuts two stages a rank by itself, so cut the model into {stages} with "
+            "--parallelism.pipeline_parallel_layers_per_stage"
+        )
     return (
         f"with torchtitan, --parallelism.pipeline_parallel_schedule {name} gives these stages their ranks ({placed}), "
-        f"next to --parallelism.pipeline_parallel_degree {devices} and a batch of {schedule.microbatches} microbatches"
+        f"next to --parallelism.pipeline_parallel_degree {devices} and a batch of {schedule.microbatches} "
+        f"microbatches{cut}"
     )
 
 

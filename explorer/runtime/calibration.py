@@ -39,7 +39,8 @@ class Estimate(NamedTuple):
     median, low, high
         The quartiles: low and high bound the middle half of the samples.
     uncertainty
-        The standard error of the median, 1.25 sigma / sqrt(n), with sigma = 1.48 times the median absolute deviation.
+        The standard error of the median, 1.25 sigma / sqrt(n), with sigma = 1.48 times the median absolute deviation;
+        None for a single sample, of which nothing is known.
     samples
         How many.
     waited
@@ -49,7 +50,7 @@ class Estimate(NamedTuple):
     median: float
     low: float
     high: float
-    uncertainty: float
+    uncertainty: float | None
     samples: int
     waited: bool = False
 
@@ -164,7 +165,7 @@ def toml(found: Calibration) -> Iterator[str]:
 
 
 def _said(estimate: Estimate) -> str:
-    said = f"[{estimate.low:.0f}, {estimate.high:.0f}] +- {estimate.uncertainty:.0f}, n = {estimate.samples}"
+    said = f"[{estimate.low:.0f}, {estimate.high:.0f}] {_error(estimate)}, n = {estimate.samples}"
     return said + ", all waited" if estimate.waited else said
 
 
@@ -208,14 +209,16 @@ def _homes(step: Step) -> list[int]:
         for ran in ops:
             if homes.setdefault(ran.op.stage, device) != device:
                 raise Malformed(f"stage {ran.op.stage} runs on ranks {homes[ran.op.stage]} and {device}")
-    missing = sorted(set(range(max(homes) + 1)) - homes.keys())
-    if missing:
-        raise Malformed(f"no trace shows stage {missing[0]} of {max(homes) + 1}; give one trace a rank")
+    missing = next((stage for stage in range(len(homes)) if stage not in homes), None)
+    if missing is not None:
+        raise Malformed(f"no trace shows stage {missing} of {max(homes) + 1}; give one trace a rank")
     return [homes[stage] for stage in range(len(homes))]
 
 
 def _schedule(step: Step, home: list[int]) -> Schedule:
-    microbatches = 1 + max(ran.op.microbatch for ops in step for ran in ops)
+    microbatches, ran_ops = 1 + max(ran.op.microbatch for ops in step for ran in ops), sum(map(len, step))
+    if microbatches > ran_ops:
+        raise Malformed(f"microbatches must be 0, 1, 2, ...; {microbatches - 1} is the highest of {ran_ops} ops")
     schedule = Schedule.from_orders(along(home, microbatches), [[ran.op for ran in ops] for ops in step])
     try:
         schedule.require_complete()
@@ -268,10 +271,14 @@ def _samples(steps: Sequence[Step], home: list[int], aligned: bool, known: float
     return dict(work), dict(together), transfers
 
 
+def _error(estimate: Estimate) -> str:
+    return "of one sample" if estimate.uncertainty is None else f"+- {estimate.uncertainty:.0f}"
+
+
 def _estimate(samples: Sequence[float]) -> Estimate:
     low, median, high = np.percentile(samples, [25, 50, 75])
     deviation = float(np.median(np.abs(np.asarray(samples) - median)))
-    error = 1.2533 * 1.4826 * deviation / len(samples) ** 0.5
+    error = 1.2533 * 1.4826 * deviation / len(samples) ** 0.5 if len(samples) > 1 else None
     return Estimate(float(median), float(low), float(high), error, len(samples))
 
 

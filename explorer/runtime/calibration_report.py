@@ -65,7 +65,7 @@ def _cells(estimate: Estimate) -> tuple[str, str, str, str]:
     return (
         _time(estimate.median) + (" *" if estimate.waited else ""),
         f"{_time(estimate.low)} to {_time(estimate.high)}",
-        _time(estimate.uncertainty),
+        "unknown" if estimate.uncertainty is None else _time(estimate.uncertainty),
         str(estimate.samples),
     )
 
@@ -75,7 +75,7 @@ def _values(estimate: Estimate) -> dict[str, Any]:
         "median": estimate.median / 1e9,
         "low": estimate.low / 1e9,
         "high": estimate.high / 1e9,
-        "uncertainty": estimate.uncertainty / 1e9,
+        "uncertainty": None if estimate.uncertainty is None else estimate.uncertainty / 1e9,
         "samples": estimate.samples,
         "waited": estimate.waited,
     }

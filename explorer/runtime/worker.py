@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -127,7 +128,7 @@ def _errors(
     worst = 0.0
     for stage in stages:
         for ours, true in zip(stage.block.parameters(), blocks[stage.stage_index].parameters(), strict=True):
-            worst = max(worst, _difference(ours.grad, true.grad))
+            worst = _larger(worst, _difference(ours.grad, true.grad))
     if not losses:
         return worst, 0.0
     parts = zip(x.detach().chunk(job.microbatches), targets.chunk(job.microbatches), strict=True)
@@ -136,6 +137,15 @@ def _errors(
 
 
 def _difference(ours: Any, true: Any) -> float:
+    """The largest relative difference; infinite where there is no number to compare."""
     if ours is None:
-        return float("inf")
-    return float((ours - true).abs().max() / true.abs().max())
+        return math.inf
+    apart, size = float((ours - true).abs().max()), float(true.abs().max())
+    if math.isnan(apart) or math.isnan(size):
+        return math.inf
+    return apart / size if size else (0.0 if apart == 0 else math.inf)
+
+
+def _larger(one: float, other: float) -> float:
+    """The larger; infinite if either is no number, which ``max`` would pass over."""
+    return math.inf if math.isnan(one) or math.isnan(other) else max(one, other)

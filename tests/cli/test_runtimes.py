@@ -45,6 +45,12 @@ def test_export_tells_which_option_goes_with_the_file(capsys) -> None:
     assert "--parallelism.pipeline_parallel_schedule ZBVZeroBubble" in err
 
 
+def test_export_tells_how_to_cut_more_than_two_stages_a_rank(capsys) -> None:
+    words = ("export", "interleaved-1f1b", "-D", "2", "-M", "4", "--format", "csv", "--chunks")
+    assert "pipeline_parallel_layers_per_stage" in run(capsys, *words, "3")[2]
+    assert "pipeline_parallel_layers_per_stage" not in run(capsys, *words, "2")[2]
+
+
 def test_export_refuses_by_name(capsys) -> None:
     code, out, err = run(capsys, "export", "chimera", "-D", "4", "-M", "4", "--format", "csv")
     assert (code, out) == (2, "")
@@ -113,7 +119,11 @@ def test_run_refuses_what_would_go_wrong(capsys) -> None:
         (("run", "chimera", *SIZES), "PyTorch gives each stage to one rank"),
         (("run", "1f1b", *SIZES, "--op-time", "5"), "--op-time needs one of the units"),
         (("run", "1f1b", *SIZES, "--op-time", "5 min"), "at most 60 seconds"),
-        (("run", "1f1b", *SIZES, "--profile", "none"), "there is no folder none"),
+        (("run", "1f1b", *SIZES, "--op-time", "1ns"), "--op-time must be between 1 us and 86400 s"),
+        (("run", "1f1b", *SIZES, "--timeout", "-1s"), "--timeout must be between 1 us and 86400 s"),
+        (("run", "1f1b", *SIZES, "--timeout", "1e9s"), "--timeout must be between 1 us and 86400 s"),
+        (("run", "1f1b", *SIZES, "--profile", "."), "the folder . is not empty"),
+        (("run", "1f1b", *SIZES, "--profile", "x.csv"), "traces cannot be written to x.csv"),
     ):
         code, _, err = run(capsys, *words)
         assert (code, message in err) == (2, True), err

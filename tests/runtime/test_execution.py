@@ -168,3 +168,14 @@ def test_the_profiler_trace_of_a_run_gives_its_costs_back(cluster: Cluster, tmp_
         assert [kind.name for kind in stage] == ["F", "I", "W"]
         for estimate in stage.values():
             assert estimate.median == pytest.approx(float(OP) * 1e9, rel=0.15)
+
+
+def test_what_is_no_number_is_never_equal() -> None:
+    import torch
+
+    from explorer.runtime.worker import _difference, _larger
+
+    one, none, zero = torch.ones(2), torch.full((2,), float("nan")), torch.zeros(2)
+    assert _difference(none, one) == _difference(one, none) == _difference(None, one) == float("inf")
+    assert (_difference(one, one), _difference(zero, zero), _difference(one, zero)) == (0, 0, float("inf"))
+    assert _larger(0.0, float("nan")) == float("inf")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from explorer.config.recipe import AbstractCosts
 from explorer.core.errors import Deadlock, Disagreement, Inapplicable, Incomplete
 from explorer.core.op import B, F
 from explorer.core.placement import Hop, Placement, linear, mirrored
@@ -223,3 +226,14 @@ def test_named_schedules_are_confirmed_and_proved(named: NamedSchedule) -> None:
     confirm(timeline, problem)
     assert difference(evaluate(schedule, problem), timeline) is None
     assert schedule_bound(problem, schedule).ticks <= timeline.makespan
+
+
+def test_solving_leaves_interrupts_to_python() -> None:
+    schedule = one_f_one_b(2, 2)
+    problem = AbstractCosts().problem(schedule.placement)
+    timeline = longest_path(schedule, problem)
+    for solve_it in (lambda: confirm(timeline, problem), lambda: evaluate(schedule, problem)):
+        solve_it()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(1)
