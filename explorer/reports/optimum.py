@@ -51,7 +51,7 @@ def _answer(result: Optimum) -> RenderableType:
     grid.add_row("longest device span", numbers.time(value(int(timeline.spans.max())), unit))
     grid.add_row("makespan", numbers.time(value(timeline.makespan), unit))
     of = " of the longest device span" if span else ""
-    grid.add_row(f"bound{of}", f"{numbers.time(value(bound.ticks), unit)}; gap {numbers.percent(result.gap)}")
+    grid.add_row(f"bound{of}", f"{numbers.time(value(bound.ticks), unit)}; gap {100 * float(result.gap):.2f}%")
     grid.add_row("it rests on", bound.reason)
     stash = result.problem.stash
     most = stash.unit * int(peaks(timeline.schedule, result.problem, stash).max())
