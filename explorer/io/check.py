@@ -6,6 +6,7 @@ another order than they are sent.
 
 from __future__ import annotations
 
+import codecs
 from itertools import chain, islice
 from pathlib import Path
 
@@ -22,7 +23,11 @@ MOST = 1000
 
 def check_file(path: Path) -> list[Violation]:
     """`check` for a file."""
-    return check(read_text(path), str(path))
+    found = check(read_text(path), str(path))
+    if path.read_bytes().startswith(codecs.BOM_UTF8):
+        message = "a byte-order mark, which PyTorch takes for a part of the first cell; save the file without it"
+        found.insert(0, Violation("byte-order-mark", f"{path}:1:1", message))
+    return found
 
 
 def check(text: str, name: str = "table") -> list[Violation]:

@@ -29,7 +29,8 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _CHUNK = 1 << 20
 _LONGEST = 64 << 20
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
-_RANK = re.compile(r'"rank"\s*:\s*(\d+)')
+_RANK = re.compile(r'"rank"\s*:\s*(\d{1,9})\b')
+_WORLD = re.compile(r'"world_size"\s*:\s*(\d{1,9})\b')
 _BASE = re.compile(r'"baseTimeNanoseconds"\s*:\s*(\d+)')
 
 
@@ -42,11 +43,12 @@ class Ran(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What one rank ran, by start; ``rank`` is -1 where the trace does not say."""
+    """What one rank ran, by start, and how many ranks there were; -1 and 0 where the trace does not say."""
 
     name: str
     rank: int
     ran: list[Ran]
+    world: int = 0
 
 
 def pattern(text: str | None) -> re.Pattern[str]:
@@ -115,7 +117,8 @@ def read(path: Path, labels: re.Pattern[str], place: int) -> Profile:
     if not ran:
         raise Malformed(f"no event is labelled like an op; labels looked for: {labels.pattern}", str(path))
     ran.sort(key=lambda entry: entry.start)
-    return Profile(str(path), int(match[1]) if (match := _RANK.search(head)) else -1, ran)
+    rank, world = (int(match[1]) if (match := said.search(head)) else None for said in (_RANK, _WORLD))
+    return Profile(str(path), -1 if rank is None else rank, ran, world or 0)
 
 
 def _kind(word: str, path: Path) -> Kind:

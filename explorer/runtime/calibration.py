@@ -175,6 +175,12 @@ def _not_negative(transfer: Estimate | None) -> int:
 
 def _by_rank(profiles: Sequence[Profile]) -> list[Profile]:
     ranks = [profile.rank for profile in profiles]
+    world = max(profile.world for profile in profiles)
+    if world > len(profiles) and -1 not in ranks:
+        missing = next(rank for rank in range(world) if rank not in ranks)
+        raise Malformed(
+            f"the traces are of a run of {world} ranks, and rank {missing} is missing; give one trace a rank"
+        )
     if -1 in ranks or len(set(ranks)) < len(ranks):
         return list(profiles)
     return sorted(profiles, key=lambda profile: profile.rank)

@@ -111,6 +111,13 @@ def test_run_takes_a_file_with_sends_and_receives_as_it_stands(capsys) -> None:
 
 
 @needs_torch
+def test_check_tells_of_a_byte_order_mark(capsys) -> None:
+    Path("bom.csv").write_bytes(b"\xef\xbb\xbf0F0,0B0\n1F0,1B0\n")
+    code, out, _ = run(capsys, "check", "bom.csv")
+    assert (code, "byte-order mark" in out) == (1, True)
+    assert run(capsys, "evaluate", "bom.csv", "--forward", "1")[0] == 0
+
+
 def test_run_refuses_what_would_go_wrong(capsys) -> None:
     Path("x.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1B1,1F1\n")
     code, _, err = run(capsys, "run", "x.csv")
