@@ -111,6 +111,13 @@ def test_run_takes_a_file_with_sends_and_receives_as_it_stands(capsys) -> None:
 
 
 @needs_torch
+def test_check_finds_deadlocks_beside_losses_out_of_order(capsys) -> None:
+    Path("both.csv").write_text("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n")
+    code, out, _ = run(capsys, "check", "both.csv", "--json")
+    kinds = {violation["kind"] for violation in json.loads(out)["violations"]}
+    assert (code, kinds) == (1, {"loss-order", "deadlock"})
+
+
 def test_check_tells_of_a_byte_order_mark(capsys) -> None:
     Path("bom.csv").write_bytes(b"\xef\xbb\xbf0F0,0B0\n1F0,1B0\n")
     code, out, _ = run(capsys, "check", "bom.csv")
