@@ -202,19 +202,19 @@ def advance(
 
 
 @cache
-def compiled(loop: Callable[..., int] = advance) -> Callable[..., int]:
+def compiled(loop: Callable[..., Any] = advance) -> Callable[..., Any]:
     """A loop under numba; compiled once and kept on disk where that is possible."""
     import pickle
 
     import numba
 
-    plain = cast(Callable[..., int], numba.njit(nogil=True)(loop))
+    plain = cast(Callable[..., Any], numba.njit(nogil=True)(loop))
     try:
-        kept = cast(Callable[..., int], numba.njit(cache=True, nogil=True)(loop))
+        kept = cast(Callable[..., Any], numba.njit(cache=True, nogil=True)(loop))
     except RuntimeError:  # no folder that the cache could be kept in
         return plain
 
-    def run(*arguments: Any) -> int:
+    def run(*arguments: Any) -> Any:
         try:
             return kept(*arguments)
         except (OSError, EOFError, pickle.UnpicklingError):  # a full disk, a damaged cache: nothing has run yet

@@ -11,9 +11,10 @@ import numpy as np
 from explorer.core.op import Kind
 from explorer.core.placement import IntArray
 from explorer.core.schedule import Schedule
+from explorer.evaluation.kernel import compiled
 from solvers.orders.anneal import anneal
 from solvers.orders.dispatch import dispatch
-from solvers.orders.tables import NEVER, Tables, compiled, tables
+from solvers.orders.tables import NEVER, Tables, tables
 from solvers.shop import Shop
 
 COMPILE_FROM = 3000

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,14 +99,3 @@ def tables(shop: Shop, compile: bool) -> Tables:
         return array if compile else array.tolist()
 
     return Tables(**{name: column(values[name]) for name in Tables._fields})
-
-
-@cache
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop under numba; compiled once and kept on disk where that is possible."""
-    import numba
-
-    try:
-        return cast(Callable[..., Any], numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # no folder that the cache could be kept in
-        return cast(Callable[..., Any], numba.njit(nogil=True)(function))
