@@ -119,7 +119,7 @@ def _talking(path: Path) -> str | None:
         If something is wrong with the table: it might hang.
     """
     from explorer.core.files import read_text
-    from explorer.io.cells import Message, Upkeep, parse_lines
+    from explorer.io.cells import Message, parse_lines
     from explorer.io.check import check
 
     text = read_text(path)
@@ -128,5 +128,5 @@ def _talking(path: Path) -> str | None:
         more = f" ({len(found) - 1} more: explorer check {path})" if len(found) > 1 else ""
         raise Infeasible(f"{found[0].where}: {found[0].message}{more}")
     lines = parse_lines(text, str(path))
-    talks = any(isinstance(cell.action, Message | Upkeep) for line in lines for cell in line.cells)
+    talks = any(isinstance(cell.action, Message) for line in lines for cell in line.cells)
     return text if talks else None

@@ -54,8 +54,9 @@ class Table:
     repeated
         Every further place of something that stands twice, with its first place.
     talks
-        Whether the table holds messages, or treats weights or gradients, as PyTorch's *compute and communication*
-        format does; PyTorch refuses both in one of compute only.
+        Whether the table holds messages, as PyTorch's *compute and communication* format does.
+    reduces
+        Whether it says where gradients are reduced; then it must say so of every stage.
     """
 
     def __init__(self, lines: list[Line]) -> None:
@@ -69,7 +70,8 @@ class Table:
         for device, line in enumerate(self.lines):
             for position, cell in enumerate(line.cells):
                 self._enter(Spot(device, position, cell))
-        self.talks = bool(self.messages or self.upkeep)
+        self.talks = bool(self.messages)
+        self.reduces = self.talks or any(upkeep.what == "REDUCE_GRAD" for upkeep in self.upkeep)
         self.microbatches = 1 + max(op.microbatch for op in self.ops)
         self.stages = 1 + max(self.home)
 

@@ -97,7 +97,7 @@ def _reductions(table: Table) -> Iterator[Finding]:
     for stage, (spot, op) in last.items():
         reduction = table.upkeep.get(Upkeep(stage, "REDUCE_GRAD"))
         if reduction is None:
-            if table.talks:
+            if table.reduces:
                 yield spot.finding(
                     "missing-reduction",
                     f"{Upkeep(stage, 'REDUCE_GRAD')} is missing behind {op}: PyTorch would silently not scale the "

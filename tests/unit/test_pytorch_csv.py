@@ -226,8 +226,6 @@ BROKEN = {
     "message-on-another-device": (
         _without(TALKING, "1RECV_F1").replace("0SEND_F1", "0SEND_F1,1RECV_F1"),
         "wrong-device", "1:27", "stage 1 lives on device 1 (line 2) and stands here too"),
-    "only-reductions": (
-        "0F0,0B0,0REDUCE_GRAD\n1F0,1B0,1REDUCE_GRAD\n", "missing-message", "1:1", "0SEND_F0 is missing"),
     "only-one-reduction": (
         "0F0,1F0,1B0,0B0,0REDUCE_GRAD\n", "missing-reduction", "1:9", "PyTorch would silently not scale"),
     "gradients-not-reduced": (
