@@ -86,6 +86,7 @@ def evaluate(
         raise UsageError(f"backward must be one of {', '.join(BACKWARDS)}, got {backward!r}")
     options = dict(options or {})
     named = resolve(subject) if isinstance(subject, str) else None
+    notes: tuple[str, ...] = ()
     if named is not None:
         if devices is None or microbatches is None:
             raise UsageError(f"{named.name} needs a number of devices and of microbatches")
@@ -97,6 +98,7 @@ def evaluate(
             raise UsageError(f"a schedule from a file has no options, got {', '.join(options)}")
         schedule = subject if isinstance(subject, Schedule) else load(Path(subject))
         name, shown = (subject if isinstance(subject, str) else "schedule"), {}
+        notes += _file_notes(name)
         _require_sizes(schedule, devices, microbatches)
     as_built = len(schedule)
     if backward:
@@ -123,7 +125,7 @@ def evaluate(
         bound=_bound(schedule, problem),
         asynchrony=asynchrony,
         steady=_steady(named, schedule, problem, options, backward) if named and asynchrony else None,
-        cautions=(*(named.cautions(case) if named else ()), *problem.notes, *waits),
+        cautions=(*(named.cautions(case) if named else ()), *notes, *problem.notes, *waits),
     )
 
 
@@ -270,6 +272,12 @@ def known() -> tuple[NamedSchedule, ...]:
 
 def _label(subject: str, options: Mapping[str, object]) -> str:
     return subject + "".join(f":{key}={value}" for key, value in options.items())
+
+
+def _file_notes(name: str) -> tuple[str, ...]:
+    if not (name.lower().endswith(".csv") and table.holds_messages(Path(name))):
+        return ()
+    return ("the file's own sends and receives are passed over: what is evaluated is where PyTorch would post them",)
 
 
 def _require_sizes(schedule: Schedule, devices: int | None, microbatches: int | None) -> None:

@@ -15,7 +15,7 @@ from explorer.core.files import read_text
 from explorer.core.op import Entry, Op, Overlapped
 from explorer.core.placement import along
 from explorer.core.schedule import Schedule
-from explorer.io.cells import parse_lines
+from explorer.io.cells import Message, parse_lines
 
 
 def read(path: Path) -> Schedule:
@@ -27,6 +27,12 @@ def read(path: Path) -> Schedule:
         If a cell is none, a stage stands on two devices or is missing, or the table is empty; with line and column.
     """
     return parse(read_text(path), str(path))
+
+
+def holds_messages(path: Path) -> bool:
+    """Whether a table says where messages are sent and received, which a `Schedule` does not keep."""
+    lines = parse_lines(read_text(path), str(path))
+    return any(isinstance(cell.action, Message) for line in lines for cell in line.cells)
 
 
 def parse(text: str, name: str = "table") -> Schedule:

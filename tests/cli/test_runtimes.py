@@ -118,6 +118,14 @@ def test_check_finds_deadlocks_beside_losses_out_of_order(capsys) -> None:
     assert (code, kinds) == (1, {"loss-order", "deadlock"})
 
 
+def test_evaluate_says_that_a_files_messages_are_passed_over(capsys) -> None:
+    for name, told in (("own.csv", False), ("own.comms.csv", True)):
+        assert run(capsys, "export", "1f1b", *SIZES, "--output", name)[0] == 0
+        code, out, _ = run(capsys, "evaluate", name, "--forward", "1", "--json")
+        cautions = json.loads(out)["cautions"]
+        assert (code, any("passed over" in caution for caution in cautions)) == (0, told)
+
+
 def test_check_tells_of_a_byte_order_mark(capsys) -> None:
     Path("bom.csv").write_bytes(b"\xef\xbb\xbf0F0,0B0\n1F0,1B0\n")
     code, out, _ = run(capsys, "check", "bom.csv")
