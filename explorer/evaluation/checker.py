@@ -299,6 +299,10 @@ def _memory(run: _Run) -> Iterator[Violation]:
         raise UsageError("the memory limit is in bytes, but the problem gives no bytes")
     for device, (slots, allowed) in enumerate(zip(run.reading.slots, limit.per_device, strict=True)):
         level = sum(int(stash.static[chunk]) for chunk in run.chunks[device]) if limit.in_bytes else 0
+        if level > allowed:
+            message = f"its chunks alone take {level}, the limit is {allowed}"
+            yield Violation(Rule.MEMORY, f"device {device}", message)
+            continue
         for slot in slots:
             changes = [_change(run, stash, row) for row in slot]
             level += sum(change for change in changes if change > 0)

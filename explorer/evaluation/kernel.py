@@ -203,14 +203,14 @@ def advance(
 
 @cache
 def compiled(loop: Callable[..., Any] = advance) -> Callable[..., Any]:
-    """A loop under numba; compiled once and kept on disk where that is possible."""
+    """A loop under numba; compiled once and kept on disk where that is possible. It must not divide by zero."""
     import pickle
 
     import numba
 
-    plain = cast(Callable[..., Any], numba.njit(nogil=True)(loop))
+    plain = cast(Callable[..., Any], numba.njit(nogil=True, error_model="numpy")(loop))
     try:
-        kept = cast(Callable[..., Any], numba.njit(cache=True, nogil=True)(loop))
+        kept = cast(Callable[..., Any], numba.njit(cache=True, nogil=True, error_model="numpy")(loop))
     except RuntimeError:  # no folder that the cache could be kept in
         return plain
 
