@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import schedules
-from explorer.core.errors import Deadlock, Disagreement, Inapplicable, Incomplete, UsageError
+from explorer.core.errors import (
+    Deadlock,
+    Disagreement,
+    ExplorerError,
+    Inapplicable,
+    Incomplete,
+    LimitTooSmall,
+    UsageError,
+)
 from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
@@ -138,7 +146,6 @@ def compare(
     backward: str | None = None,
     engine: str = "auto",
     messages: str = Messages.INDEPENDENT,
-    strict: bool = True,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Comparison:
     """Evaluate several schedules under the same costs.
@@ -147,8 +154,6 @@ def compare(
     ----------
     subjects
         Names or files, each with its options.
-    strict
-        Whether a schedule that does not exist for this problem is an error when it is the only one.
     progress
         Called with each subject before it is evaluated.
 
@@ -156,9 +161,11 @@ def compare(
     ------
     Inapplicable
         If none of the schedules exists for this problem.
+    LimitTooSmall
+        If that is for the memory limit alone.
     """
     rows: list[Evaluation] = []
-    inapplicable: dict[str, str] = {}
+    inapplicable: dict[str, ExplorerError] = {}
     for subject, options in subjects:
         label = _label(subject, options)
         progress(label)
@@ -168,17 +175,19 @@ def compare(
                 options=options, backward=backward, engine=engine, messages=messages,
             )  # fmt: skip
         except (Inapplicable, Incomplete, Deadlock) as reason:
-            inapplicable[label] = str(reason)
+            inapplicable[label] = reason
         else:
             rows.append(replace(row, name=label))
-    if not rows and strict:
+    if not rows:
+        too_small = all(isinstance(why, LimitTooSmall) for why in inapplicable.values())
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
-        raise Inapplicable(f"none of the schedules exists for this problem: {reasons}")
+        error = LimitTooSmall if too_small else Inapplicable
+        raise error(f"none of the schedules exists for this problem: {reasons}")
     rows.sort(key=lambda row: (row.fits_memory is False, row.makespan))
     synchronous = [row for row in rows if row.steady is None]
     asynchronous = [row for row in rows if row.steady is not None]
     asynchronous.sort(key=lambda row: row.throughput or 0, reverse=True)
-    return Comparison(tuple(synchronous), tuple(asynchronous), inapplicable)
+    return Comparison(tuple(synchronous), tuple(asynchronous), {name: str(why) for name, why in inapplicable.items()})
 
 
 def run(schedule: Schedule, problem: Problem, engine: str = "auto") -> tuple[Timeline, str, str | None]:

@@ -76,12 +76,18 @@ def static(schedule: Schedule, stash: Stash, weight_versions: Sequence[int] = ()
     return held
 
 
-def fits(schedule: Schedule, problem: Problem) -> bool:
-    """Whether every device stays within the problem's memory limit (true where there is none)."""
+def fits(schedule: Schedule, problem: Problem, weight_versions: Sequence[int] = ()) -> bool:
+    """Whether every device stays within the problem's memory limit (true where there is none).
+
+    Parameters
+    ----------
+    weight_versions
+        See `static`.
+    """
     limit = problem.memory_limit
     if limit is None:
         return True
     stash = problem.bytes if limit.in_bytes else problem.stash
     assert stash is not None, "a limit in bytes is only made with a stash in bytes"
-    used = peaks(schedule, problem, stash) + (static(schedule, stash) if limit.in_bytes else 0)
+    used = peaks(schedule, problem, stash) + (static(schedule, stash, weight_versions) if limit.in_bytes else 0)
     return bool((used <= np.array(limit.per_device)).all())

@@ -12,7 +12,7 @@ from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
 from explorer.evaluation.longest_path import evaluate
-from explorer.evaluation.memory import peaks, static
+from explorer.evaluation.memory import fits, peaks, static
 from explorer.evaluation.metrics import (
     Part,
     Step,
@@ -182,7 +182,9 @@ def assess(
     ideal = idealised(problem)
     table = evaluate(schedule, ideal)
     path = critical_path(timeline, problem)
-    devices = _devices(timeline, problem, units, asynchrony)
+    versions = asynchrony.weight_versions if asynchrony else ()
+    devices = _devices(timeline, problem, units, versions)
+    unlimited = problem.memory_limit is None and problem.device_memory is None
     return Evaluation(
         name=name,
         parameters=parameters,
@@ -204,24 +206,13 @@ def assess(
         devices=devices,
         path=path,
         path_split={part: time.value(ticks) for part, ticks in split(path, problem).items()},
-        fits_memory=_fits(devices, problem),
+        fits_memory=None if unlimited else not overflowing(devices, problem) and fits(schedule, problem, versions),
         case=case,
         bound=bound,
         asynchrony=asynchrony,
         steady=steady,
         cautions=tuple(cautions),
     )
-
-
-def _fits(devices: Sequence[DeviceReport], problem: Problem) -> bool | None:
-    limit = problem.memory_limit
-    if overflowing(devices, problem):
-        return False
-    if limit is None:
-        return None if problem.device_memory is None else True
-    unit = 1 if limit.in_bytes else problem.stash.unit
-    used = [device.peak_memory if limit.in_bytes else device.peak_activations for device in devices]
-    return all(peak is not None and peak <= most * unit for peak, most in zip(used, limit.per_device, strict=True))
 
 
 def overflowing(devices: Sequence[DeviceReport], problem: Problem) -> list[DeviceReport]:
@@ -231,11 +222,10 @@ def overflowing(devices: Sequence[DeviceReport], problem: Problem) -> list[Devic
 
 
 def _devices(
-    timeline: Timeline, problem: Problem, units: Sequence[Fraction], asynchrony: Asynchrony | None
+    timeline: Timeline, problem: Problem, units: Sequence[Fraction], versions: Sequence[int]
 ) -> tuple[DeviceReport, ...]:
     schedule, value = timeline.schedule, problem.time.value
     placement, figures = schedule.placement, device_figures(timeline, problem)
-    versions = asynchrony.weight_versions if asynchrony else ()
     stored = static(schedule, problem.bytes, versions) if problem.bytes else None
     stashed = peaks(schedule, problem, problem.bytes) if problem.bytes else None
     return tuple(

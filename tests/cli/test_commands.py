@@ -10,20 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.cli.boundary import guarded
-
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.chdir(tmp_path)
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = guarded(words)
-    out, err = capsys.readouterr()
-    return code, out, err
+from tests.cli.terminal import run, terminal  # noqa: F401 - a fixture for all
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> dict:
@@ -245,7 +232,8 @@ def test_comparisons_put_first_what_fits(capsys) -> None:
     code, out, _ = run(capsys, *words, "--mem-limit", "2")
     assert code == 1
     assert "None fits the memory; 1f1b needs the least, 4 activations" in out
-    assert run(capsys, "evaluate", "zb-auto", "--forward", "1", "--mem-limit", "1/2")[0] == 1
+    for command in ("evaluate", "compare"):
+        assert run(capsys, command, "zb-auto", "--forward", "1", "--mem-limit", "1/2")[0] == 1
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132])

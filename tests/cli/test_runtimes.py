@@ -10,25 +10,12 @@ import pytest
 
 import schedules
 from explorer import api
-from explorer.cli.boundary import guarded
+from tests.cli.terminal import run, terminal  # noqa: F401 - a fixture for all
 
 SIZES = ("-D", "2", "-M", "2")
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="running schedules needs PyTorch, the extra [torch]"
 )
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.chdir(tmp_path)
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = guarded(words)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.csv", "x.comms.csv"])
