@@ -143,13 +143,19 @@ class Incumbent:
         self._watch(progress)
 
     def require_checked(self) -> None:
-        """Have the independent checker look at the best timeline.
+        """Have the independent checker look at the best timeline, and hold the bound against it.
 
         Raises
         ------
         Refuted
-            If it finds anything.
+            If the checker finds anything, or the timeline is better than the bound allows: then the bound is wrong.
         """
         found = verify(self.timeline, self.problem)
         if found:
             raise Refuted(f"the checker refutes the schedule found: {found[0].where} {found[0].message}", self.timeline)
+        if self.ticks < self.bound.ticks:
+            raise Refuted(
+                f"the schedule found takes {self.ticks} ticks and refutes the bound of {self.bound.ticks}: "
+                f"{self.bound.reason}",
+                self.timeline,
+            )

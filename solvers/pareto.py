@@ -16,7 +16,7 @@ from explorer.core.units import as_number
 from explorer.evaluation.memory import peaks
 from schedules.registry import Recipe
 from solvers.bounds import Bound
-from solvers.incumbent import Watch
+from solvers.incumbent import Refuted, Watch
 from solvers.optimise import Compared, Settings, compared, named_schedules
 from solvers.optimum import one_by_one, too_little_memory
 from solvers.outcome import Found, Infeasible, Proved
@@ -146,7 +146,9 @@ def _bounded(points: list[Point]) -> list[Point]:
             result.append(point)
             continue
         if loosest is not None and loosest.ticks > answer.bound.ticks:
-            bound = Bound(min(loosest.ticks, outcome.ticks), f"bound within {text}: {loosest.reason}")
+            bound = Bound(loosest.ticks, f"bound within {text}: {loosest.reason}")
+            if outcome.ticks < bound.ticks:
+                raise Refuted(f"a schedule of {outcome.ticks} ticks refutes the {bound.reason}", outcome.timeline)
             final: Proved | Found = Found(outcome.ticks, bound.ticks, outcome.timeline)
             if bound.ticks == outcome.ticks:
                 final = Proved(outcome.ticks, outcome.timeline)

@@ -134,11 +134,10 @@ def search(
     except KeyboardInterrupt:
         interrupted = True
     best.require_checked()
-    bound = Bound(min(best.bound.ticks, best.ticks), best.bound.reason)
     outcome = (
-        Proved(best.ticks, best.timeline) if best.proved else Found(best.ticks, bound.ticks, best.timeline)
+        Proved(best.ticks, best.timeline) if best.proved else Found(best.ticks, best.bound.ticks, best.timeline)
     )  # fmt: skip
-    return Answer(outcome, bound, best.seeded_by, best.found_by, best.seconds, interrupted)
+    return Answer(outcome, best.bound, best.seeded_by, best.found_by, best.seconds, interrupted)
 
 
 def _seeds(best: Incumbent, shop: Shop, known: Iterable[Named]) -> None:

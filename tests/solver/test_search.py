@@ -18,7 +18,8 @@ from explorer.core.schedule import Schedule
 from explorer.evaluation.checker import verify
 from explorer.evaluation.longest_path import evaluate
 from explorer.evaluation.memory import fits
-from solvers.incumbent import Progress, measured
+from solvers.bounds import Bound
+from solvers.incumbent import Progress, Refuted, measured
 from solvers.model import PARTS, REDUNDANT, build
 from solvers.model.symmetry import identical_in_order
 from solvers.optimise import Optimum, Settings, named_schedules, optimise, placements
@@ -257,3 +258,12 @@ def test_a_limit_of_one_activation_allows_one_microbatch_at_a_time() -> None:
     answer = search(problem, placement, split=True)
     assert isinstance(answer.outcome, Proved)
     assert answer.outcome.ticks == evaluate(one_by_one(placement, True), problem).makespan
+
+
+def test_a_bound_that_a_schedule_refutes_is_never_called_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One device, two microbatches: 6 ticks, without a gap. A bound of 7 is false, and the schedule shows it.
+    placement = linear(1, 2)
+    problem = AbstractCosts().problem(placement)
+    monkeypatch.setattr("solvers.search.best_bound", lambda *_, **__: Bound(7, "a fault"))
+    with pytest.raises(Refuted, match="takes 6 ticks and refutes the bound of 7: a fault"):
+        search(problem, placement, split=False)
