@@ -130,7 +130,7 @@ def evaluate(
         _formula(named, case, changed=len(schedule) != as_built),
         engine=used,
         confirmed_by=confirmed_by,
-        bound=_bound(schedule, problem),
+        bound=_bound(timeline, problem),
         asynchrony=asynchrony,
         steady=_steady(named, schedule, problem, options, backward) if named and asynchrony else None,
         cautions=(*(named.cautions(case) if named else ()), *notes, *problem.notes, *waits),
@@ -328,8 +328,12 @@ def _steady(
     return steady_state(build, problem)
 
 
-def _bound(schedule: Schedule, problem: Problem) -> LowerBound:
+def _bound(timeline: Timeline, problem: Problem) -> LowerBound:
     from solvers.bounds import schedule_bound
 
-    bound = schedule_bound(problem, schedule)
+    bound = schedule_bound(problem, timeline.schedule)
+    if timeline.makespan < bound.ticks:
+        raise Disagreement(
+            f"a makespan of {timeline.makespan} ticks refutes the bound of {bound.ticks}: {bound.reason}"
+        )
     return LowerBound(bound.ticks, bound.reason)
