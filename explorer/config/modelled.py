@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
@@ -15,7 +16,7 @@ from explorer.config.system import System
 from explorer.config.topology import Layout, pairs_in_use, shared
 from explorer.core.errors import Inapplicable, Inexact, UsageError
 from explorer.core.op import Kind
-from explorer.core.placement import IntArray, Placement
+from explorer.core.placement import Placement
 from explorer.core.problem import Communication, Network, Problem, Stash
 from explorer.core.units import HORIZON, TimeBase
 
@@ -24,7 +25,132 @@ RESOLUTION = Fraction(1, 10**9)
 
 
 @dataclass(frozen=True)
-class ModelledCosts:
+class Workload:
+    """What the chunks of a placement cost, for one microbatch.
+
+    Parameters
+    ----------
+    chunks
+        Times and bytes of each.
+    blocks
+        Blocks of each, in which activations are counted.
+    message
+        Bytes that go from one to the next.
+    batch
+        Sequences a microbatch.
+    notes
+        What the reader should know.
+    """
+
+    chunks: list[BlockCosts]
+    blocks: list[int]
+    message: int
+    batch: int
+    notes: tuple[str, ...]
+
+
+class SystemCosts(ABC):
+    """Costs on a system: how seconds and bytes become a `Problem`; a subclass says what chunks cost."""
+
+    system: System
+    communication: Communication | None
+    gradient_sync: bool
+    freed_at_input: Fraction
+    overlap: Fraction
+    memory_limit: str | None
+    title: str
+    layout: Layout
+
+    @abstractmethod
+    def workload(self, placement: Placement) -> Workload:
+        """What the chunks cost."""
+
+    @abstractmethod
+    def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
+        """How long the all-reduce of each chunk's gradients takes."""
+
+    def slots(self, placement: Placement) -> tuple[int, ...]:
+        """Where in the system the pipeline's devices sit."""
+        return self.layout.place(self.system, placement.devices)
+
+    def problem(self, placement: Placement) -> Problem:
+        """The costs on a placement's chunks and devices.
+
+        Raises
+        ------
+        Inapplicable
+            If there are fewer blocks than a route has stages.
+        UsageError
+            If the system has too few devices, or does not join those that exchange data.
+        Inexact
+            If times or sizes are beyond what 64-bit integers hold.
+        """
+        slots = self.slots(placement)
+        work = self.workload(placement)
+        chunks = work.chunks
+        clock = _Clock(resolution(chunks, placement.microbatches))
+        overlap = self.overlap
+        durations = np.array(
+            [[[clock.ticks(chunk.seconds[kind], overlap) for kind in Kind] for chunk in chunks]], np.int64
+        )
+        in_bytes = self._bytes(placement, chunks)
+        whole = Fraction(placement.devices * len(placement.routes), self._blocks_of_routes(placement, work))
+        stash = _stash(work.blocks, self.freed_at_input, whole)
+        syncs = self.sync_seconds(placement, slots, chunks) if self.gradient_sync else [Fraction(0)] * len(chunks)
+        return Problem(
+            time=clock.base,
+            durations=durations,
+            profile_of=np.zeros(placement.microbatches, np.int64),
+            network=self._network(placement, slots, work.message, clock),
+            communication=self.communication or Communication.LINK,
+            stash=stash,
+            sync=np.array([clock.ticks(seconds) for seconds in syncs], np.int64),
+            bytes=in_bytes,
+            device_memory=int(self.system.memory.size),
+            memory_limit=memory_limit(self.memory_limit, placement.devices, stash, in_bytes),
+            launch=clock.ticks(self.system.overheads.launch),
+            posting=clock.ticks(self.system.overheads.posting),
+            overlap=self.overlap,
+            copies=self.layout.copies,
+            rounding=clock.error,
+            title=f"{self.title}, {work.batch} {'sequence' if work.batch == 1 else 'sequences'} a microbatch",
+            notes=work.notes,
+        )
+
+    def _blocks_of_routes(self, placement: Placement, work: Workload) -> int:
+        return sum(work.blocks[hop.chunk] for route in placement.routes for hop in route)
+
+    def _network(self, placement: Placement, slots: tuple[int, ...], message: int, clock: _Clock) -> Network:
+        system, pairs = self.system, pairs_in_use(placement)
+        links = [system.link_at(index) for index in range(len(system.link_names))]
+        kinds = np.zeros((placement.devices, placement.devices), np.int64)
+        for source, to in pairs:
+            kinds[source, to] = system.link(slots[source], slots[to])
+        occupancy = [clock.ticks(link.occupancy(message)) for link in links]
+        return Network(
+            system.link_names,
+            kinds,
+            np.array([clock.ticks(link.startup) for link in links], np.int64),
+            np.tile(np.array(occupancy, np.int64), (1, placement.chunks, 1)),
+            shared(system, slots, pairs),
+        )
+
+    def _bytes(self, placement: Placement, chunks: list[BlockCosts]) -> Stash:
+        resident = sum(
+            (chunk.static + chunk.weights) * len(hosts) for chunk, hosts in zip(chunks, placement.hosts, strict=True)
+        )
+        stashed = sum(chunk.activation for chunk in chunks) * placement.microbatches
+        if resident + stashed > UNLIMITED:
+            raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
+        return replace(
+            _stash([chunk.activation for chunk in chunks], self.freed_at_input, Fraction(1)),
+            static=np.array([chunk.static for chunk in chunks], np.int64),
+            weights=np.array([chunk.weights for chunk in chunks], np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class ModelledCosts(SystemCosts):
     """Costs of a model on a system, by `explorer.config.roofline`.
 
     Parameters
@@ -65,68 +191,11 @@ class ModelledCosts:
         if self.embeddings and not self.model.vocabulary:
             raise UsageError("the model has no embedding and no head: give its file a key 'vocabulary'")
 
-    def problem(self, placement: Placement) -> Problem:
-        """The costs on a placement's chunks and devices.
-
-        Raises
-        ------
-        Inapplicable
-            If there are fewer blocks than a route has stages.
-        UsageError
-            If the system has too few devices, or does not join those that exchange data.
-        Inexact
-            If times or sizes are beyond what 64-bit integers hold.
-        """
-        slots = self.layout.place(self.system, placement.devices)
+    def workload(self, placement: Placement) -> Workload:
+        """Equal blocks, dealt by the chunks' shares; the embedding and the head where they are asked for."""
         batch = ceil(Fraction(self.model.global_batch, placement.microbatches * self.layout.copies))
         block = block_costs(self.model, self.system, batch)
         blocks = deal(self.model.blocks, placement)
-        chunks = self._chunks(placement, blocks, block, batch)
-        clock = _Clock(resolution(chunks, placement.microbatches))
-        overlap = self.overlap
-        durations = np.array(
-            [[[clock.ticks(chunk.seconds[kind], overlap) for kind in Kind] for chunk in chunks]], np.int64
-        )
-        in_bytes = self._bytes(placement, chunks)
-        whole = Fraction(placement.devices, self.model.blocks)
-        stash = _stash(blocks, self.freed_at_input, whole)
-        return Problem(
-            time=clock.base,
-            durations=durations,
-            profile_of=np.zeros(placement.microbatches, np.int64),
-            network=self._network(placement, slots, block, clock),
-            communication=self.communication or Communication.LINK,
-            stash=stash,
-            sync=self._syncs(placement, slots, chunks, clock),
-            bytes=in_bytes,
-            device_memory=int(self.system.memory.size),
-            memory_limit=memory_limit(self.memory_limit, placement.devices, stash, in_bytes),
-            launch=clock.ticks(self.system.overheads.launch),
-            posting=clock.ticks(self.system.overheads.posting),
-            overlap=self.overlap,
-            copies=self.layout.copies,
-            rounding=clock.error,
-            title=f"{self.title}, {batch} {'sequence' if batch == 1 else 'sequences'} a microbatch",
-            notes=self._notes(placement, blocks, batch),
-        )
-
-    def _network(self, placement: Placement, slots: tuple[int, ...], block: BlockCosts, clock: _Clock) -> Network:
-        system, pairs = self.system, pairs_in_use(placement)
-        links = [system.link_at(index) for index in range(len(system.link_names))]
-        kinds = np.zeros((placement.devices, placement.devices), np.int64)
-        for source, to in pairs:
-            kinds[source, to] = system.link(slots[source], slots[to])
-        occupancy = [clock.ticks(link.occupancy(block.message)) for link in links]
-        return Network(
-            system.link_names,
-            kinds,
-            np.array([clock.ticks(link.startup) for link in links], np.int64),
-            np.tile(np.array(occupancy, np.int64), (1, placement.chunks, 1)),
-            shared(system, slots, pairs),
-        )
-
-    def _chunks(self, placement: Placement, blocks: list[int], block: BlockCosts, batch: int) -> list[BlockCosts]:
-        """What each chunk costs."""
         chunks = [block.times(count) for count in blocks]
         if self.embeddings:
             embedding = embedding_costs(self.model, self.system, batch)
@@ -135,28 +204,13 @@ class ModelledCosts:
                 chunks[first] = chunks[first].plus(embedding)
             for last in {route[-1].chunk for route in placement.routes}:
                 chunks[last] = chunks[last].plus(head)
-        return chunks
+        return Workload(chunks, blocks, block.message, batch, self._notes(placement, blocks, batch))
 
-    def _bytes(self, placement: Placement, chunks: list[BlockCosts]) -> Stash:
-        resident = sum(
-            (chunk.static + chunk.weights) * len(hosts) for chunk, hosts in zip(chunks, placement.hosts, strict=True)
-        )
-        stashed = sum(chunk.activation for chunk in chunks) * placement.microbatches
-        if resident + stashed > UNLIMITED:
-            raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
-        return replace(
-            _stash([chunk.activation for chunk in chunks], self.freed_at_input, Fraction(1)),
-            static=np.array([chunk.static for chunk in chunks], np.int64),
-            weights=np.array([chunk.weights for chunk in chunks], np.int64),
-        )
-
-    def _syncs(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts], clock: _Clock) -> IntArray:
-        """Ring all-reduces over the slowest link among a chunk's hosts: 2 (n-1)/n bytes/bandwidth + 2 (n-1) latency.
+    def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
+        """Ring all-reduces over the slowest link among a chunk's hosts.
 
         Data-parallel copies are hosts too, on nodes of their own: the ring then goes between nodes.
         """
-        if not self.gradient_sync:
-            return np.zeros(placement.chunks, np.int64)
         copies, system = self.layout.copies, self.system
         node, apart = system.devices_per_node, max(slots) // system.devices_per_node + 1
 
@@ -164,14 +218,9 @@ class ModelledCosts:
             hosts = [
                 slots[host] + copy * apart * node for copy in range(min(copies, 2)) for host in placement.hosts[chunk]
             ]
-            count = len(placement.hosts[chunk]) * copies
-            ring = zip(hosts, (*hosts[1:], hosts[0]), strict=True)
-            kinds = {system.link(source, to) for source, to in ring if source != to}
-            size = Fraction(chunks[chunk].gradient, count)
-            links = map(system.link_at, kinds)
-            return max((2 * (count - 1) * (link.occupancy(size) + link.startup) for link in links), default=Fraction(0))
+            return ring_seconds(system, hosts, len(placement.hosts[chunk]) * copies, chunks[chunk].gradient)
 
-        return np.array([clock.ticks(seconds(chunk)) for chunk in range(placement.chunks)], np.int64)
+        return [seconds(chunk) for chunk in range(placement.chunks)]
 
     def _notes(self, placement: Placement, blocks: list[int], batch: int) -> tuple[str, ...]:
         notes = []
@@ -188,6 +237,17 @@ class ModelledCosts:
                 f"model's {self.model.global_batch}: do not compare its time with that of other numbers of microbatches"
             )
         return tuple(notes)
+
+
+def ring_seconds(system: System, slots: list[int], count: int, size: int) -> Fraction:
+    """A ring all-reduce of ``size`` bytes among ``count``: 2 (n-1)/n bytes/bandwidth + 2 (n-1) latency.
+
+    Over the slowest link between neighbours of the ring through ``slots``, which may be only part of its members.
+    """
+    kinds = {system.link(source, to) for source, to in zip(slots, (*slots[1:], slots[0]), strict=True) if source != to}
+    part = Fraction(size, count)
+    links = map(system.link_at, kinds)
+    return max((2 * (count - 1) * (link.occupancy(part) + link.startup) for link in links), default=Fraction(0))
 
 
 class _Clock:
