@@ -1,0 +1,171 @@
+"""From an architecture, its training and a system to a `Problem`, for any placement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache, reduce
+
+from explorer.config.limits import check_shares
+from explorer.config.model import Model
+from explorer.config.modelled import SystemCosts, Workload, ring_seconds
+from explorer.config.roofline import BlockCosts
+from explorer.config.system import System
+from explorer.config.topology import Layout
+from explorer.core.errors import Inapplicable, UsageError
+from explorer.core.placement import Placement
+from explorer.core.problem import Communication
+from explorer.costs.architecture import Architecture
+from explorer.costs.layers import embedding_costs, head_costs, layer_costs, prediction_costs
+from explorer.costs.layout import split
+from explorer.costs.training import Piece, Training
+
+layer_costs = lru_cache(maxsize=4096)(layer_costs)
+embedding_costs = lru_cache(maxsize=1024)(embedding_costs)
+head_costs = lru_cache(maxsize=1024)(head_costs)
+prediction_costs = lru_cache(maxsize=1024)(prediction_costs)
+
+
+@dataclass(frozen=True)
+class TransformerCosts(SystemCosts):
+    """Costs of a transformer in training on a system, by `explorer.costs.layers`.
+
+    A device of the pipeline is a whole tensor- and context-parallel group. Ranks are laid out as Megatron-LM does:
+    tensor, then context, then data parallel, then the pipeline.
+
+    Parameters
+    ----------
+    architecture, training, system
+        What runs, how it is spread, and where.
+    pieces
+        What each stage holds; layers spread evenly, with the embedding and the head at the ends, by default.
+    communication, gradient_sync, freed_at_input, overlap, memory_limit, title
+        As of `explorer.config.modelled.ModelledCosts`.
+    layout
+        In place of that order: where the devices sit. Its ``copies`` are those of ``training``.
+    """
+
+    architecture: Architecture
+    training: Training
+    system: System
+    pieces: tuple[Piece, ...] | None = None
+    communication: Communication | None = None
+    gradient_sync: bool = True
+    freed_at_input: Fraction = Fraction(0)
+    overlap: Fraction = Fraction(1)
+    memory_limit: str | None = None
+    layout: Layout = field(default_factory=Layout)
+    title: str = "transformer"
+
+    def __post_init__(self) -> None:
+        check_shares(self.freed_at_input, self.overlap)
+        if self.layout.copies not in (1, self.training.data):
+            raise UsageError(f"{self.layout.copies} data-parallel copies contradict {self.training.data}")
+        object.__setattr__(self, "layout", replace(self.layout, copies=self.training.data))
+        group = self.training.tensor
+        if group > self.system.devices_per_node:
+            raise UsageError(
+                f"tensor parallelism of {group} does not fit a node of {self.system.devices_per_node}; "
+                f"use at most {self.system.devices_per_node}"
+            )
+
+    @property
+    def _group(self) -> int:
+        return self.training.tensor * self.training.context
+
+    def slots(self, placement: Placement) -> tuple[int, ...]:
+        """The first slot of each device's group."""
+        if self.layout.slots or self.layout.per_node is not None:
+            return super().slots(placement)
+        stride = self._group * self.training.data
+        slots = tuple(device * stride for device in range(placement.devices))
+        needed, node = stride * placement.devices, self.system.devices_per_node
+        if self.system.nodes and needed > self.system.nodes * node:
+            raise UsageError(f"{needed} devices are asked for, and the system has {self.system.nodes * node}")
+        return slots
+
+    def workload(self, placement: Placement) -> Workload:
+        """What the pieces cost that the chunks hold.
+
+        Raises
+        ------
+        Inapplicable
+            If there are more stages than layers, or pieces for another number of stages.
+        """
+        pieces = self._pieces(placement)
+        chunks = [self._piece(piece) for piece in pieces]
+        blocks = [len(piece.layers) for piece in pieces]
+        message = layer_costs(self.architecture, self.training, self.system, 0).message
+        return Workload(chunks, blocks, message, self.training.microbatch, tuple(self._notes(placement, blocks)))
+
+    def _pieces(self, placement: Placement) -> tuple[Piece, ...]:
+        """By chunk."""
+        routes = {tuple(hop.chunk for hop in route) for route in placement.routes}
+        lengths = {len(route) for route in routes}
+        if placement.chunks != lengths.pop() or lengths:
+            raise Inapplicable("this schedule cuts the model in several ways, which modelled layers do not support")
+        pieces = split(self.architecture, placement.chunks) if self.pieces is None else self.pieces
+        if len(pieces) != placement.chunks:
+            raise Inapplicable(
+                f"the layout is for {len(pieces)} stages, and this schedule cuts the model into {placement.chunks}"
+            )
+        by_chunk = dict(zip(min(routes), pieces, strict=True))
+        if any(tuple(route) != min(routes) for route in routes):
+            raise Inapplicable("this schedule sends microbatches through the chunks in different orders")
+        return tuple(by_chunk[chunk] for chunk in range(placement.chunks))
+
+    def _piece(self, piece: Piece) -> BlockCosts:
+        what = (self.architecture, self.training, self.system)
+        parts = [layer_costs(*what, layer) for layer in piece.layers]
+        if piece.embedding:
+            parts.append(embedding_costs(*what))
+        parts += [prediction_costs(*what)] * piece.prediction
+        if piece.head:
+            parts.append(head_costs(*what))
+        if not parts:
+            raise Inapplicable("a stage holds nothing: give every stage a layer, the embedding or the head")
+        return reduce(BlockCosts.plus, parts)
+
+    def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
+        """Ring all-reduces among the data- and context-parallel ranks of every host."""
+        tensor, each = self.training.tensor, self.training.data * self.training.context
+
+        def seconds(chunk: int) -> Fraction:
+            hosts = placement.hosts[chunk]
+            members = [slots[host] + rank * tensor for host in hosts for rank in range(each)]
+            return ring_seconds(self.system, members, len(members), chunks[chunk].gradient)
+
+        return [seconds(chunk) for chunk in range(placement.chunks)]
+
+    def _notes(self, placement: Placement, blocks: list[int]) -> Iterator[str]:
+        if min(blocks) < max(blocks):
+            yield f"{self.architecture.layers} layers on {len(blocks)} stages: {min(blocks)} to {max(blocks)} each"
+        sequences = placement.microbatches * self.training.microbatch * self.training.data
+        if self.training.global_batch not in (None, sequences):
+            yield (
+                f"{placement.microbatches} microbatches of {self.training.microbatch} in {self.training.data} copies "
+                f"make a batch of {sequences} sequences, not {self.training.global_batch}"
+            )
+        yield from self.architecture.assumed
+
+
+def architecture_of(model: Model, name: str) -> tuple[Architecture, Training]:
+    """A shipped model as an architecture, and its sequences and batch.
+
+    Raises
+    ------
+    UsageError
+        If the model gives no vocabulary, or widths that its heads do not divide.
+    """
+    if not model.vocabulary:
+        raise UsageError(f"{name} has no embedding and no head: give its file a key 'vocabulary'")
+    width = model.hidden // model.heads
+    if width * model.heads != model.hidden:
+        raise UsageError(f"{name}: {model.heads} heads do not divide a width of {model.hidden}")
+    groups = (model.key_value_width or model.hidden) // width
+    architecture = Architecture(
+        name, model.blocks, model.hidden, model.heads, groups, width, model.feed_forward, model.vocabulary, model.gated
+    )
+    training = Training(model.sequence, flash_attention=model.flash_attention)
+    return architecture, training
