@@ -19,6 +19,7 @@ from explorer.cli.pareto import pareto
 from explorer.cli.report import report
 from explorer.cli.run import run
 from explorer.cli.show import show
+from explorer.cli.stages import costs
 from explorer.cli.sweep import sweep
 
 app = typer.Typer(
@@ -54,6 +55,7 @@ for name, command in {
     "evaluate": evaluate,
     "compare": compare,
     "show": show,
+    "costs": costs,
     "report": report,
     "sweep": sweep,
     "map": map_,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from explorer.cli.options import DEVICES, MICROBATCHES, Json, ProblemOptions, shares_problem_options
+from explorer.cli.options import Json, ProblemOptions, shares_problem_options
 from explorer.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,9 +118,10 @@ def _sizes(problem: ProblemOptions, pairs: list[tuple[str, dict[str, object]]]) 
         schedule = api.load(Path(file))
         devices = schedule.devices if devices is None else devices
         microbatches = schedule.microbatches if microbatches is None else microbatches
+    default_devices, default_microbatches = problem.sizes
     return (
-        DEVICES if devices is None else devices,
-        MICROBATCHES if microbatches is None else microbatches,
+        default_devices if devices is None else devices,
+        default_microbatches if microbatches is None else microbatches,
     )
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from explorer.api import Costs
-from explorer.cli.options import ProblemOptions
+from explorer.cli.options import DEVICES, MICROBATCHES, ProblemOptions
+from explorer.config import catalogue
 from explorer.config.recipe import AbstractCosts
 from explorer.core.errors import UsageError, nearest
 from explorer.core.problem import Communication
 from explorer.core.units import duration, number
+
+if TYPE_CHECKING:
+    from explorer.costs.training import Training
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time")
 _FACTORS = ("stage_factors", "microbatch_factors", "memory_factors")
@@ -27,7 +32,7 @@ def from_options(options: ProblemOptions) -> Costs:
         If abstract and modelled costs are mixed, times have different units, or a value is no number.
     """
     abstract = [name for name in (*_TIMES, *_FACTORS, "per_stage") if getattr(options, name) not in (None, False)]
-    modelled = [name for name in _MODELLED if getattr(options, name) not in (None, False)]
+    modelled = [name for name in (*_MODELLED, *options.training) if getattr(options, name) not in (None, False)]
     copies = 1 if options.data_parallel is None else options.data_parallel
     if abstract and modelled:
         raise UsageError(
@@ -53,20 +58,68 @@ def from_options(options: ProblemOptions) -> Costs:
         return AbstractCosts(
             **_times(options), **_factors(options), per_stage=options.per_stage, copies=copies, **common
         )
-    from explorer.config import catalogue
     from explorer.config.modelled import ModelledCosts
     from explorer.config.topology import Layout
 
     model = catalogue.DEFAULT_MODEL if options.model is None else options.model
     system = catalogue.DEFAULT_SYSTEM if options.system is None else options.system
+    layout = Layout(options.devices_per_node, _slots(options.device_map), copies)
+    if _is_detailed(options):
+        if options.embeddings:
+            raise UsageError("costs layer by layer count the embedding and the head always; leave --embeddings out")
+        from explorer.costs.select import transformer_costs
+
+        return transformer_costs(
+            model,
+            catalogue.load_system(system),
+            options.training,
+            options.data_parallel,
+            layout=replace(layout, copies=1),
+            title=f"{model} on {system}",
+            **common,
+        )
     return ModelledCosts(
         model=catalogue.load_model(model),
         system=catalogue.load_system(system),
         title=f"{model} on {system}",
         embeddings=options.embeddings,
-        layout=Layout(options.devices_per_node, _slots(options.device_map), copies),
+        layout=layout,
         **common,
     )
+
+
+def sizes(options: ProblemOptions) -> tuple[int, int]:
+    """Pipeline devices and microbatches; see `ProblemOptions.sizes`."""
+    devices, microbatches = options.devices, options.microbatches
+    if (devices is None or microbatches is None) and _is_detailed(options):
+        from explorer.costs.select import choose
+
+        chosen = choose(options.model or catalogue.DEFAULT_MODEL, options.training, options.data_parallel)
+        if devices is None and chosen.launch is not None and chosen.launch.pipeline > 1:
+            devices = chosen.launch.pipeline
+        if microbatches is None and chosen.training.global_batch is not None:
+            microbatches = _microbatches(chosen.training)
+    return DEVICES if devices is None else devices, MICROBATCHES if microbatches is None else microbatches
+
+
+def _microbatches(training: Training) -> int:
+    each = training.microbatch * training.data
+    if training.global_batch is None or training.global_batch % each:
+        raise UsageError(
+            f"a global batch of {training.global_batch} is no whole number of microbatches of {training.microbatch} in "
+            f"{training.data} copies; it must be a multiple of {each}"
+        )
+    return training.global_batch // each
+
+
+def _is_detailed(options: ProblemOptions) -> bool:
+    if options.training or (options.model is not None and Path(options.model).suffix not in ("", ".toml")):
+        return True
+    if options.model is None or not options.model.endswith(".toml"):
+        return False
+    from explorer.costs.select import is_file
+
+    return is_file(options.model)
 
 
 def _slots(text: str | None) -> tuple[int, ...]:

@@ -37,7 +37,6 @@ def evaluate(problem: ProblemOptions, subject: Subject, json: Json = False) -> N
 def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
     """Evaluate what the command line asks for."""
     from explorer import api
-    from explorer.cli.options import DEVICES, MICROBATCHES
     from explorer.cli.subjects import merged, parse_subject, typed
 
     name, own = parse_subject(subject)
@@ -48,8 +47,7 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
         raise UsageError(f"{name} is a file, which has no options, got {', '.join(problem.schedule_options)}")
     if named is not None:
         options = typed(named, merged(problem.schedule_options, own))
-        devices = DEVICES if devices is None else devices
-        microbatches = MICROBATCHES if microbatches is None else microbatches
+        devices, microbatches = problem.sizes
     return api.evaluate(
         name,
         problem.costs(),

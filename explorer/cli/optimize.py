@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from explorer.cli.options import DEVICES, MICROBATCHES, Json, Output, ProblemOptions, shares_problem_options
+from explorer.cli.options import Json, Output, ProblemOptions, shares_problem_options
 from explorer.core.errors import Disagreement, UsageError
 
 if TYPE_CHECKING:
@@ -167,12 +167,7 @@ def placements_of(problem: ProblemOptions, name: str) -> tuple[Placement, ...]:
             raise UsageError(f"--{what} goes with --placement {' or '.join(of)}, not with {name}")
         if value is not None and value < 1:
             raise UsageError(f"--{what} must be at least 1, got {value}")
-    return placements(
-        name,
-        DEVICES if problem.devices is None else problem.devices,
-        MICROBATCHES if problem.microbatches is None else problem.microbatches,
-        sizes.get(name) or 0,
-    )
+    return placements(name, *problem.sizes, sizes.get(name) or 0)
 
 
 def options_of(problem: ProblemOptions) -> dict[str, object]:

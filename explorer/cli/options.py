@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 DEVICES = MICROBATCHES = 8
 """The source paper's operating point (arXiv:2605.24006)."""
 
-_SIZE, _SCHEDULE, _ABSTRACT, _MODELLED, _RUN = (
+_SIZE, _SCHEDULE, _ABSTRACT, _MODELLED, _TRAINING, _RUN = (
     "Size", "Schedule", "Abstract costs (one microbatch's share of work on one device)", "Modelled or measured costs",
-    "Execution",
+    "Training (costs layer by layer)", "Execution",
 )  # fmt: skip
 
 
@@ -32,7 +32,8 @@ class ProblemOptions:
     """What is run, and what it costs; text as given, None where not given."""
 
     devices: Annotated[
-        int | None, _option("--devices", "-D", help="Number of devices (default: 8, or the file's).", panel=_SIZE)
+        int | None,
+        _option("--devices", "-D", "--pp", help="Pipeline devices (default: 8, or of a file).", panel=_SIZE),
     ] = None
     microbatches: Annotated[
         int | None,
@@ -105,7 +106,45 @@ class ProblemOptions:
         str | None, _option("--system", help="System, by name or TOML file (default: paper-h100).", panel=_MODELLED)
     ] = None
     model: Annotated[
-        str | None, _option("--model", help="Model, by name or TOML file (default: paper-128x4096).", panel=_MODELLED)
+        str | None,
+        _option(
+            "--model",
+            help="Model, by name or file: TOML, config.json, Megatron-LM arguments (default: paper-128x4096).",
+            panel=_MODELLED,
+        ),
+    ] = None
+    tensor_parallel: Annotated[
+        int | None, _option("--tensor-parallel", "--tp", help="Devices that share every layer.", panel=_TRAINING)
+    ] = None
+    context_parallel: Annotated[
+        int | None, _option("--context-parallel", "--cp", help="Devices that share every sequence.", panel=_TRAINING)
+    ] = None
+    expert_parallel: Annotated[
+        int | None, _option("--expert-parallel", "--ep", help="Devices that share the experts.", panel=_TRAINING)
+    ] = None
+    sequence: Annotated[int | None, _option("--sequence", help="Tokens a sequence.", panel=_TRAINING)] = None
+    microbatch_size: Annotated[
+        int | None, _option("--microbatch-size", help="Sequences a microbatch (default: 1).", panel=_TRAINING)
+    ] = None
+    global_batch: Annotated[
+        int | None,
+        _option("--global-batch", help="Sequences an iteration; gives -M where that is left out.", panel=_TRAINING),
+    ] = None
+    sequence_parallel: Annotated[
+        bool, _option("--sequence-parallel", help="Split norms and residuals along the sequence.", panel=_TRAINING)
+    ] = False
+    recompute: Annotated[
+        str | None, _option("--recompute", help="none, selective or full (default: none).", panel=_TRAINING)
+    ] = None
+    distributed_optimizer: Annotated[
+        bool, _option("--distributed-optimizer", help="Spread optimiser state over the copies.", panel=_TRAINING)
+    ] = False
+    fsdp: Annotated[
+        bool, _option("--fsdp", help="Spread weights and gradients over the copies too.", panel=_TRAINING)
+    ] = False
+    layout: Annotated[
+        str | None,
+        _option("--layout", help="What stages hold, as Megatron-LM writes it: Et*3|(tt|)*29,L.", panel=_TRAINING),
     ] = None
     embeddings: Annotated[
         bool,
@@ -182,6 +221,24 @@ class ProblemOptions:
                 given[name] = value
         return given
 
+    @property
+    def training(self) -> dict[str, Any]:
+        """What is given of the training, by the names of `explorer.costs.select.SETTINGS`; and the layout."""
+        return {name: value for name in _TRAINING_NAMES if (value := getattr(self, name)) not in (None, False)}
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Pipeline devices and microbatches: as given, else what the model's file or the batch says, else 8 and 8.
+
+        Raises
+        ------
+        UsageError
+            If the batch is no whole number of microbatches.
+        """
+        from explorer.cli.costs import sizes
+
+        return sizes(self)
+
     def costs(self) -> Costs:
         """The costs that these options describe.
 
@@ -193,6 +250,12 @@ class ProblemOptions:
         from explorer.cli.costs import from_options
 
         return from_options(self)
+
+
+_TRAINING_NAMES = (
+    "tensor_parallel", "context_parallel", "expert_parallel", "sequence", "microbatch_size", "global_batch",
+    "sequence_parallel", "recompute", "distributed_optimizer", "fsdp", "layout",
+)  # fmt: skip
 
 
 def shares_problem_options(command: Callable[..., None]) -> Any:

@@ -21,10 +21,8 @@ from explorer.costs.layers import embedding_costs, head_costs, layer_costs, pred
 from explorer.costs.layout import split
 from explorer.costs.training import Piece, Training
 
-layer_costs = lru_cache(maxsize=4096)(layer_costs)
-embedding_costs = lru_cache(maxsize=1024)(embedding_costs)
-head_costs = lru_cache(maxsize=1024)(head_costs)
-prediction_costs = lru_cache(maxsize=1024)(prediction_costs)
+_layer = lru_cache(maxsize=4096)(layer_costs)
+_embedding, _head, _prediction = (lru_cache(maxsize=512)(of) for of in (embedding_costs, head_costs, prediction_costs))
 
 
 @dataclass(frozen=True)
@@ -93,14 +91,20 @@ class TransformerCosts(SystemCosts):
         Inapplicable
             If there are more stages than layers, or pieces for another number of stages.
         """
-        pieces = self._pieces(placement)
+        pieces = self.pieces_of(placement)
         chunks = [self._piece(piece) for piece in pieces]
         blocks = [len(piece.layers) for piece in pieces]
-        message = layer_costs(self.architecture, self.training, self.system, 0).message
+        message = _layer(self.architecture, self.training, self.system, 0).message
         return Workload(chunks, blocks, message, self.training.microbatch, tuple(self._notes(placement, blocks)))
 
-    def _pieces(self, placement: Placement) -> tuple[Piece, ...]:
-        """By chunk."""
+    def pieces_of(self, placement: Placement) -> tuple[Piece, ...]:
+        """What each chunk holds.
+
+        Raises
+        ------
+        Inapplicable
+            If the placement cuts the model in several ways, or into another number of stages than the pieces.
+        """
         routes = {tuple(hop.chunk for hop in route) for route in placement.routes}
         lengths = {len(route) for route in routes}
         if placement.chunks != lengths.pop() or lengths:
@@ -115,14 +119,22 @@ class TransformerCosts(SystemCosts):
             raise Inapplicable("this schedule sends microbatches through the chunks in different orders")
         return tuple(by_chunk[chunk] for chunk in range(placement.chunks))
 
+    def kinds_of_layers(self) -> dict[str, int]:
+        """The first layer of each kind, by a title."""
+        experts = self.architecture.expert_layers
+        found: dict[str, int] = {}
+        for layer in range(self.architecture.layers):
+            found.setdefault("a layer with experts" if layer in experts else "a dense layer", layer)
+        return {f"{title} (layer {layer})": layer for title, layer in found.items()}
+
     def _piece(self, piece: Piece) -> BlockCosts:
         what = (self.architecture, self.training, self.system)
-        parts = [layer_costs(*what, layer) for layer in piece.layers]
+        parts = [_layer(*what, layer) for layer in piece.layers]
         if piece.embedding:
-            parts.append(embedding_costs(*what))
-        parts += [prediction_costs(*what)] * piece.prediction
+            parts.append(_embedding(*what))
+        parts += [_prediction(*what)] * piece.prediction
         if piece.head:
-            parts.append(head_costs(*what))
+            parts.append(_head(*what))
         if not parts:
             raise Inapplicable("a stage holds nothing: give every stage a layer, the embedding or the head")
         return reduce(BlockCosts.plus, parts)

@@ -16,10 +16,11 @@ from explorer.config.topology import Layout, Link
 from explorer.core.errors import UsageError, nearest
 from explorer.core.problem import Communication
 from explorer.core.units import duration, number, quantity
+from explorer.costs.select import FLAGS, SETTINGS, is_detailed, transformer_costs
 
 TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time")
 ABSTRACT = (*TIMES, "per_stage")
-MODELLED = ("system", "model", "embeddings", "latency", "bandwidth", "devices_per_node")
+MODELLED = ("system", "model", "embeddings", "latency", "bandwidth", "devices_per_node", *SETTINGS, "layout")
 COMMON = ("communication", "gradient_sync", "mem_limit", "freed_at_input_grad", "overlap_factor", "data_parallel")
 """Names of the command line's options; ``latency`` and ``bandwidth`` replace those of a system's network."""
 
@@ -52,13 +53,33 @@ def costs_of(named: tuple[tuple[str, Any], ...]) -> Costs:
             **_times(given), per_stage=_flag("per_stage", given.get("per_stage", False)), copies=copies, **common
         )
     per_node = given.get("devices_per_node")
+    layout = Layout(None if per_node is None else _count("devices_per_node", per_node), (), copies)
+    model = str(given.get("model", catalogue.DEFAULT_MODEL))
+    embeddings = _flag("embeddings", given.get("embeddings", False))
+    settings = _settings(given)
+    if is_detailed(model, settings):
+        if embeddings:
+            raise UsageError("costs layer by layer count the embedding and the head always; leave embeddings out")
+        data = copies if "data_parallel" in given else None
+        return transformer_costs(model, _system(given), settings, data, layout=replace(layout, copies=1), **common)
     return ModelledCosts(
-        model=catalogue.load_model(str(given.get("model", catalogue.DEFAULT_MODEL))),
-        system=_system(given),
-        embeddings=_flag("embeddings", given.get("embeddings", False)),
-        layout=Layout(None if per_node is None else _count("devices_per_node", per_node), (), copies),
-        **common,
+        model=catalogue.load_model(model), system=_system(given), embeddings=embeddings, layout=layout, **common
     )
+
+
+def _settings(given: dict[str, Any]) -> dict[str, Any]:
+    """How the model is trained: text, flags and counts, each checked."""
+    settings: dict[str, Any] = {}
+    for name in (*SETTINGS, "layout"):
+        if name in given:
+            value = given[name]
+            if name in ("recompute", "layout"):
+                settings[name] = str(value)
+            elif name in FLAGS:
+                settings[name] = _flag(name, value)
+            else:
+                settings[name] = _count(name, value)
+    return settings
 
 
 def _times(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""Collectives inside an op: tensor, expert and context parallelism, as far as nothing hides them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from explorer.config.system import System
+from explorer.costs.architecture import Architecture
+from explorer.costs.training import Training
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """Seconds of collectives in each op of a layer, and of what they are made."""
+
+    forward: Fraction = Fraction(0)
+    backward: Fraction = Fraction(0)
+    weights: Fraction = Fraction(0)
+    how: str = ""
+
+
+def of_layer(architecture: Architecture, training: Training, system: System, *, experts: bool) -> Exposed:
+    """Two all-reduces in F and two in I (arXiv:1909.08053, section 3); four all-to-alls of experts in each.
+
+    With sequence parallelism an all-reduce becomes a reduce-scatter and an all-gather of the same volume
+    (arXiv:2205.05198, section 4.2.2). Keys and values of context parallelism are taken as hidden behind attention.
+    """
+    t, size = training.tensor, 2 * (training.sequence * training.microbatch // training.context) * architecture.hidden
+    reduced = ring(system, t, 1, size)
+    said = [f"2 all-reduces of {size / 2**20:.4g} MiB over {t}"] if t > 1 else []
+    each = 2 * reduced
+    if experts and architecture.experts is not None and training.expert > 1:
+        e, copies = training.expert, architecture.experts.active * size // t
+        link = system.link_at(system.link(0, t * (e - 1)))
+        exchange = link.occupancy(Fraction(copies * (e - 1), e)) + link.startup
+        each += 2 * exchange
+        said.append(f"2 all-to-alls of {copies / 2**20:.4g} MiB over {e}")
+    return Exposed(each, each, how=", ".join(said))
+
+
+def of_embedding(architecture: Architecture, training: Training, system: System) -> Exposed:
+    """One all-reduce of its rows, forward: the vocabulary is split."""
+    size = 2 * (training.sequence * training.microbatch // training.context) * architecture.hidden
+    return Exposed(ring(system, training.tensor, 1, size))
+
+
+def ring(system: System, count: int, stride: int, size: int) -> Fraction:
+    """An all-reduce of ``size`` bytes among ``count`` slots, ``stride`` apart: 2 (n-1) steps of size / n."""
+    if count < 2:
+        return Fraction(0)
+    link = system.link_at(system.link(0, (count - 1) * stride))
+    return 2 * (count - 1) * (link.occupancy(Fraction(size, count)) + link.startup)

@@ -1,0 +1,334 @@
+"""What a layer, the embedding and the head take on one device of a tensor-parallel group, in seconds and bytes.
+
+An op is a sum of parts, each the longer of computing and moving. F and I do the products with weights once each, and W
+once; attention's scores take twice as long in I as in F, and once more where they are not held but computed again.
+Scores count in full, without use of causality, as in arXiv:2104.04473, section 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from explorer.config.roofline import BlockCosts
+from explorer.config.system import System
+from explorer.core.op import Kind
+from explorer.costs import collectives
+from explorer.costs.architecture import Architecture, Experts, Latent
+from explorer.costs.training import Training
+
+ELEMENT = 2
+"""Bytes of a weight or an activation, in 16 bits."""
+OPTIMIZER = 12
+"""Bytes a parameter of Adam in mixed precision: a 32-bit copy and two moments (arXiv:1910.02054, section 3.1)."""
+KORTHIKANTI, MEGATRON = "arXiv:2205.05198", "arXiv:2104.04473"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of an explanation: what it is of, how it comes about, and from where the formula is."""
+
+    part: str
+    what: str
+    formula: str
+    value: Fraction
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a layer, on one device, for one microbatch.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    parameters
+        Weights on this device.
+    products
+        Operations of the products with weights, forward.
+    scores
+        Operations of the products of activations with each other, forward.
+    moved
+        Bytes that element-wise work reads and writes, forward; as many again in each of I's two directions.
+    held
+        Bytes that F leaves for the backward.
+    scores_held
+        Those of them that belong to attention's scores.
+    expert
+        Whether its weights are spread over expert-parallel groups.
+    """
+
+    name: str
+    parameters: int
+    products: int = 0
+    scores: int = 0
+    moved: int = 0
+    held: int = 0
+    scores_held: int = 0
+    expert: bool = False
+
+
+def tokens(training: Training) -> int:
+    """Tokens of a microbatch on one context-parallel rank."""
+    return -(-training.sequence * training.microbatch // training.context)
+
+
+def _spread(training: Training) -> int:
+    """Among how many ranks lies what tensor parallelism alone would repeat."""
+    return training.tensor if training.sequence_parallel else 1
+
+
+def parts_of(architecture: Architecture, training: Training, layer: int) -> tuple[Part, ...]:
+    """The parts of a layer."""
+    experts = architecture.experts if layer in architecture.expert_layers else None
+    mlp = (
+        (_mlp(architecture, training, architecture.feed_forward),)
+        if experts is None
+        else tuple(_experts(architecture, training, experts))
+    )
+    return (_norms(architecture, training), _attention(architecture, training), *mlp)
+
+
+def _norms(architecture: Architecture, training: Training) -> Part:
+    """Two norms, residuals and their dropout: 10 s b h held, in full on every rank unless sequence-parallel."""
+    size = -(-tokens(training) * architecture.hidden // _spread(training))
+    return Part("norms", 2 * architecture.hidden, moved=10 * ELEMENT * size, held=10 * size)
+
+
+def _attention(architecture: Architecture, training: Training) -> Part:
+    t, count, hidden, latent = training.tensor, tokens(training), architecture.hidden, architecture.latent
+    if latent is None:
+        query = architecture.heads * architecture.head_width
+        keys = architecture.key_value_heads * architecture.head_width
+        weights = hidden * (2 * query + 2 * keys) // t
+        flops = 2 * count * weights
+        scores = 4 * count * training.sequence * query // t
+        held = ELEMENT * count * (2 * query + 2 * keys) // t
+    else:
+        weights, wide, value = _latent_weights(architecture, latent, t)
+        flops = 2 * count * weights
+        scores = 2 * count * training.sequence * architecture.heads * (wide + value) // t
+        ranks = latent.query_rank + latent.key_value_rank + latent.rotary
+        held = ELEMENT * count * (architecture.heads * 2 * (wide + value) // t + ranks)
+    scores_held = 0
+    if not training.flash_attention and training.recompute == "none":
+        scores_held = 5 * architecture.heads * training.sequence * count // t
+    softmax = 0 if training.flash_attention else 6 * ELEMENT * architecture.heads * training.sequence * count // t
+    return Part("attention", weights, flops, scores, moved=softmax, held=held + scores_held, scores_held=scores_held)
+
+
+def _latent_weights(architecture: Architecture, latent: Latent, t: int) -> tuple[int, int, int]:
+    """Weights on a device, width of a head's query and of its value: arXiv:2405.04434, section 2.1."""
+    hidden, heads, wide = architecture.hidden, architecture.heads, latent.plain + latent.rotary
+    if latent.query_rank:
+        query = hidden * latent.query_rank + latent.query_rank * heads * wide // t
+    else:
+        query = hidden * heads * wide // t
+    down = hidden * (latent.key_value_rank + latent.rotary)
+    up = latent.key_value_rank * heads * (latent.plain + latent.value) // t
+    return query + down + up + heads * latent.value * hidden // t, wide, latent.value
+
+
+def _mlp(architecture: Architecture, training: Training, inner: int, name: str = "MLP") -> Part:
+    t, count = training.tensor, tokens(training)
+    matrices = 3 if architecture.gated else 2
+    weights = matrices * architecture.hidden * inner // t
+    width = ELEMENT * count * inner // t
+    return Part(name, weights, 2 * count * weights, moved=matrices * width, held=matrices * width)
+
+
+def _experts(architecture: Architecture, training: Training, experts: Experts) -> Iterator[Part]:
+    """Router, experts that are chosen (their tokens spread evenly) and shared ones."""
+    t, count, hidden = training.tensor, tokens(training), architecture.hidden
+    matrices = 3 if architecture.gated else 2
+    router = hidden * experts.count
+    yield Part("router", router, 2 * count * router, held=4 * count * experts.count)
+    one = matrices * hidden * experts.feed_forward // t
+    width = ELEMENT * count * experts.active * experts.feed_forward // t
+    copies = ELEMENT * count * experts.active * hidden // _spread(training)
+    yield Part(
+        "experts",
+        -(-experts.count * one // training.expert),
+        2 * count * experts.active * one,
+        moved=matrices * width + 4 * copies,
+        held=matrices * width + 2 * copies,
+        expert=True,
+    )
+    if experts.shared_feed_forward:
+        yield _mlp(architecture, training, experts.shared_feed_forward, "shared experts")
+
+
+def layer_costs(architecture: Architecture, training: Training, system: System, layer: int) -> BlockCosts:
+    """One transformer layer.
+
+    Parameters
+    ----------
+    architecture, training, system
+        What runs, how it is spread, where.
+    layer
+        Which one, from 0.
+    """
+    parts = parts_of(architecture, training, layer)
+    sent = collectives.of_layer(architecture, training, system, experts=any(part.expert for part in parts))
+    size = -(-tokens(training) * architecture.hidden // _spread(training))
+    return _costs(parts, training, system, sent, message=ELEMENT * size, checkpoint=ELEMENT * size)
+
+
+def prediction_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
+    """A layer of multi-token prediction with the projection before it and its pass through the head.
+
+    arXiv:2412.19437, section 2.2: the embedding and the head are shared with the model.
+    """
+    layer = architecture.layers - 1
+    projection = 2 * architecture.hidden**2 // training.tensor
+    joined = Part("projection", projection, 2 * tokens(training) * projection)
+    whole = layer_costs(architecture, training, system, layer)
+    head = _head(architecture, training)
+    shared = Part("head", 0, head.products, moved=head.moved, held=head.held)
+    return whole.plus(_costs((joined, shared), training, system, collectives.Exposed(), 0, None))
+
+
+def embedding_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
+    """The embedding: rows looked up; a dropout mask held (arXiv:2205.05198, section 4.3)."""
+    size = -(-tokens(training) * architecture.hidden // _spread(training))
+    weights = architecture.vocabulary * architecture.hidden // training.tensor
+    weights += architecture.positions * architecture.hidden
+    part = Part("embedding", weights, moved=2 * ELEMENT * size, held=size)
+    sent = collectives.of_embedding(architecture, training, system)
+    return _costs((part,), training, system, sent, message=ELEMENT * size, checkpoint=None)
+
+
+def head_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
+    """The last norm, the vocabulary head and the loss."""
+    return _costs((_head(architecture, training),), training, system, collectives.Exposed(), 0, None)
+
+
+def _head(architecture: Architecture, training: Training) -> Part:
+    """4 s b h (1 + v / h) held, logits in 32 bits: arXiv:2205.05198, section 4.3."""
+    count, hidden, rows = tokens(training), architecture.hidden, architecture.vocabulary
+    weights = rows * hidden // training.tensor
+    logits = 4 * count * rows // training.tensor
+    held = 2 * ELEMENT * count * hidden // _spread(training) + logits
+    return Part("head", weights + hidden, 2 * count * weights, moved=3 * logits, held=held)
+
+
+def _costs(
+    parts: tuple[Part, ...],
+    training: Training,
+    system: System,
+    sent: collectives.Exposed,
+    message: int,
+    checkpoint: int | None,
+) -> BlockCosts:
+    """The sum of parts; ``checkpoint`` is what full recomputation holds instead, None where it does not apply."""
+    seconds = dict.fromkeys((Kind.F, Kind.I, Kind.W), Fraction(0))
+    again = Fraction(0)
+    for part in parts:
+        weights = ELEMENT * part.parameters
+        forward = _roofline(system, part.products, weights if part.products else 0)
+        scores, moving = _roofline(system, part.scores, 0), _roofline(system, 0, part.moved)
+        seconds[Kind.F] += forward + scores + moving
+        seconds[Kind.I] += forward + 2 * scores + 2 * moving
+        seconds[Kind.W] += _roofline(system, part.products, training.bytes_per_gradient * part.parameters)
+        if training.flash_attention or training.recompute == "selective":
+            again += scores
+    full = training.recompute == "full" and checkpoint is not None
+    whole = seconds[Kind.F] + sent.forward
+    seconds[Kind.F] = whole
+    seconds[Kind.I] += sent.backward + (whole if full else again)
+    seconds[Kind.W] += sent.weights
+    seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
+    held = checkpoint if full and checkpoint is not None else sum(part.held for part in parts)
+    dense = sum(part.parameters for part in parts if not part.expert)
+    spread = sum(part.parameters for part in parts if part.expert)
+    return BlockCosts(
+        seconds,
+        activation=held,
+        static=_static(dense, training.data * training.context, training)
+        + _static(spread, training.data * training.context // training.expert, training),
+        weights=ELEMENT * (dense + spread),
+        gradient=_reduced(dense, spread, training),
+        message=message,
+    )
+
+
+def _static(parameters: int, copies: int, training: Training) -> int:
+    """Weights, gradients and optimiser state: 18 bytes a parameter, 6 + 12 / copies, or 18 / copies."""
+    held = (ELEMENT + training.bytes_per_gradient) * parameters
+    if training.sharded_parameters:
+        return -(-(held + OPTIMIZER * parameters) // copies)
+    if training.distributed_optimizer:
+        return held + -(-OPTIMIZER * parameters // copies)
+    return held + OPTIMIZER * parameters
+
+
+def _reduced(dense: int, spread: int, training: Training) -> int:
+    """Bytes to all-reduce; those of experts, which fewer ranks share, as if all shared them and in the same time."""
+    ranks = training.data * training.context
+    few = ranks // training.expert
+    share = Fraction((few - 1) * ranks, few * (ranks - 1)) if ranks > 1 else Fraction(0)
+    return int(training.bytes_per_gradient * (dense + share * spread))
+
+
+def _roofline(system: System, flops: int, moved: int) -> Fraction:
+    compute, memory = system.compute, system.memory
+    if not flops and not moved:
+        return Fraction(0)
+    return max(
+        (flops / (compute.matrix * compute.efficiency) + compute.latency) if flops else Fraction(0),
+        moved / (memory.bandwidth * memory.efficiency) + memory.latency,
+    )
+
+
+def parameters(architecture: Architecture) -> int:
+    """Weights of the whole model, without layers of multi-token prediction."""
+    alone = Training(sequence=1)
+    layers = sum(
+        part.parameters for layer in range(architecture.layers) for part in parts_of(architecture, alone, layer)
+    )
+    ends = architecture.vocabulary * (1 if architecture.tied else 2) + architecture.positions + 1
+    return layers + ends * architecture.hidden
+
+
+def flops(architecture: Architecture, training: Training, sequences: int) -> int:
+    """Operations of the model for an iteration of ``sequences``: thrice the forward's, nothing recomputed.
+
+    For a plain GPT this is 72 b s l h^2 (1 + s / 6h + v / 12 l h): arXiv:2205.05198, appendix A.
+    """
+    whole = Training(training.sequence, microbatch=1)
+    forward = sum(
+        part.products + part.scores
+        for layer in range(architecture.layers)
+        for part in parts_of(architecture, whole, layer)
+    )
+    return 3 * sequences * (forward + _head(architecture, whole).products)
+
+
+def explain(architecture: Architecture, training: Training, system: System, layer: int) -> list[Line]:
+    """How the numbers of a layer come about."""
+    lines = []
+    for part in parts_of(architecture, training, layer):
+        lines.append(Line(part.name, "weights", "on one device", Fraction(part.parameters), "", MEGATRON))
+        if part.products:
+            seconds = _roofline(system, part.products, ELEMENT * part.parameters)
+            how = f"2 x tokens x weights used = {part.products:.4g} operations"
+            lines.append(Line(part.name, "products, F", how, 1000 * seconds, "ms", MEGATRON))
+        if part.scores:
+            seconds = _roofline(system, part.scores, 0)
+            how = f"4 s^2 b x width = {part.scores:.4g} operations; twice in I"
+            lines.append(Line(part.name, "scores, F", how, 1000 * seconds, "ms", MEGATRON))
+        if part.moved:
+            how = f"{part.moved:.4g} bytes through memory"
+            seconds = _roofline(system, 0, part.moved)
+            lines.append(Line(part.name, "element-wise, F", how, 1000 * seconds, "ms", "bytes / bandwidth"))
+        how = f"{part.scores_held:.4g} of them scores" if part.scores_held else "inputs of what the backward needs"
+        lines.append(Line(part.name, "held", how, Fraction(part.held, 2**20), "MiB", KORTHIKANTI))
+    experts = layer in architecture.expert_layers
+    sent = collectives.of_layer(architecture, training, system, experts=experts)
+    for what, seconds in (("collectives, F", sent.forward), ("collectives, I", sent.backward)):
+        if seconds:
+            lines.append(Line("layer", what, sent.how, 1000 * seconds, "ms", KORTHIKANTI))
+    return lines

@@ -1,0 +1,198 @@
+"""Megatron-LM's arguments: in a shell script, in a YAML map of arguments, or on a command line.
+
+Names are those of github.com/NVIDIA/Megatron-LM, megatron/training/arguments.py.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from explorer.core.errors import Malformed, UsageError
+from explorer.costs.architecture import Architecture, Experts
+from explorer.costs.layout import parse_layout, split
+from explorer.costs.reading.launch import Launch
+from explorer.costs.training import Piece, Training
+
+_ARGUMENT = re.compile(r"--[a-z][a-z0-9-]*")
+_VARIABLE = re.compile(r"\$\{?(\w+)(?:\[@\])?(?::-([^}]*))?\}?")
+_ASSIGNED = re.compile(r"^\s*(?:export\s+)?(\w+)=([^(\s]*)\s*(?:#.*)?$", re.MULTILINE)
+
+
+def launch(text: str, where: str) -> Launch:
+    """What the arguments in a file say.
+
+    Raises
+    ------
+    Malformed
+        If a needed one is missing or wrong, with its line.
+    UsageError
+        If they contradict each other.
+    """
+    return _Arguments(arguments(text, where), where).launch()
+
+
+def arguments(text: str, where: str) -> dict[str, tuple[str, int]]:
+    """Arguments with their value (empty for a flag) and line; later ones win, as for Megatron-LM itself."""
+    variables = {name: value.strip("'\"") for name, value in _ASSIGNED.findall(text)}
+    found: dict[str, tuple[str, int]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            words = shlex.split(line.rstrip().removesuffix("\\"), comments=True)
+        except ValueError as error:
+            raise Malformed(f"cannot be read as shell words: {error}", f"{where}:{number}") from None
+        place = 0
+        while place < len(words):
+            name, _, value = words[place].strip("()").partition("=")
+            name = name.removesuffix(":")
+            place += 1
+            if not _ARGUMENT.fullmatch(name):
+                continue
+            if not value and place < len(words) and not words[place].startswith("--"):
+                value = words[place].strip("()")
+                place += 1
+            found[name] = (_filled(value, variables), number)
+    return found
+
+
+def _filled(value: str, variables: Mapping[str, str]) -> str:
+    """A value with the script's own variables put in, as far as they are known."""
+
+    def one(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if name in variables:
+            return _filled(variables[name], {k: v for k, v in variables.items() if k != name})
+        return default if default is not None else match[0]
+
+    return _VARIABLE.sub(one, value)
+
+
+class _Arguments:
+    def __init__(self, given: dict[str, tuple[str, int]], where: str) -> None:
+        self.given, self.where = given, where
+
+    def count(self, name: str, default: int | None = None) -> int:
+        if name not in self.given:
+            if default is None:
+                raise Malformed(f"the argument {name} is missing", self.where)
+            return default
+        text, line = self.given[name]
+        if not re.fullmatch(r"\d{1,12}", text) or not int(text):
+            unset = "; it is a variable that the file does not set" if "$" in text else ""
+            raise Malformed(f"{name} must be a positive whole number, got {text!r}{unset}", f"{self.where}:{line}")
+        return int(text)
+
+    def flag(self, *names: str) -> bool:
+        return any(name in self.given and self.given[name][0].lower() != "false" for name in names)
+
+    def launch(self) -> Launch:
+        architecture = self.architecture()
+        pipeline = self.count("--pipeline-model-parallel-size", 1)
+        pieces, virtual = self.stages(architecture, pipeline)
+        return Launch(architecture, self.training(pipeline), pipeline, virtual, pieces=pieces)
+
+    def architecture(self) -> Architecture:
+        hidden, heads = self.count("--hidden-size"), self.count("--num-attention-heads")
+        layers, gated = self.count("--num-layers"), self.flag("--swiglu")
+        if self.flag("--multi-latent-attention"):
+            raise Malformed("multi-latent attention is read from a config.json only", self.where)
+        inner = self.count("--ffn-hidden-size", 4 * hidden)
+        experts = None
+        if self.flag("--num-experts"):
+            experts = Experts(
+                self.count("--num-experts"),
+                self.count("--moe-router-topk", 2),
+                self.count("--moe-ffn-hidden-size", inner),
+                self.count("--moe-shared-expert-intermediate-size", 0),
+            )
+        assumed = []
+        if "--vocab-size" not in self.given:
+            assumed.append(f"{self.where} gives no --vocab-size: assumed is GPT-2's, padded to 50304")
+        groups = self.count("--num-query-groups", 1) if self.flag("--group-query-attention") else heads
+        return Architecture(
+            name="model",
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            key_value_heads=groups,
+            head_width=self.count("--kv-channels", max(hidden // heads, 1)),
+            feed_forward=inner,
+            vocabulary=self.count("--vocab-size", 50304),
+            gated=gated,
+            tied=not self.flag("--untie-embeddings-and-output-weights"),
+            positions=0
+            if self.given.get("--position-embedding-type", ("",))[0] == "rope"
+            else self.count("--max-position-embeddings", self.count("--seq-length")),
+            experts=experts,
+            expert_layers=self.expert_layers(layers) if experts else frozenset(),
+            assumed=tuple(assumed),
+        )
+
+    def expert_layers(self, layers: int) -> frozenset[int]:
+        if "--moe-layer-freq" not in self.given:
+            return frozenset(range(layers))
+        text, line = self.given["--moe-layer-freq"]
+        if text.isdigit() and int(text):
+            return frozenset(range(0, layers, int(text)))
+        total: list[int] = []
+        for part in text.strip("()").split("+"):
+            match = re.fullmatch(r"\s*\(?\[([01](?:,\s*[01])*)\](?:\*(\d+))?\)?\s*", part)
+            if not match:
+                raise Malformed(
+                    f"--moe-layer-freq must be a number or such as [0]*3+[1]*58, got {text!r}", f"{self.where}:{line}"
+                )
+            total += [int(one) for one in match[1].split(",")] * int(match[2] or 1)
+        if len(total) != layers:
+            raise Malformed(
+                f"--moe-layer-freq tells of {len(total)} layers, and there are {layers}", f"{self.where}:{line}"
+            )
+        return frozenset(layer for layer, one in enumerate(total) if one)
+
+    def training(self, pipeline: int) -> Training:
+        recompute = self.given.get("--recompute-granularity", ("",))[0] or "none"
+        if self.flag("--recompute-activations"):
+            recompute = "selective"
+        tensor, context = self.count("--tensor-model-parallel-size", 1), self.count("--context-parallel-size", 1)
+        microbatch, batch = self.count("--micro-batch-size", 1), self.given.get("--global-batch-size")
+        return Training(
+            sequence=self.count("--seq-length"),
+            microbatch=microbatch,
+            global_batch=None if batch is None else self.count("--global-batch-size"),
+            tensor=tensor,
+            context=context,
+            expert=self.count("--expert-model-parallel-size", 1),
+            data=self.count("--data-parallel-size", self.count("--expert-model-parallel-size", 1)),
+            sequence_parallel=self.flag("--sequence-parallel") and tensor > 1,
+            recompute=recompute,
+            distributed_optimizer=self.flag("--use-distributed-optimizer"),
+        )
+
+    def stages(self, architecture: Architecture, pipeline: int) -> tuple[tuple[Piece, ...] | None, int]:
+        """What stages hold if the arguments say so, and how many a device has."""
+        layers = architecture.layers
+        if "--pipeline-model-parallel-layout" in self.given:
+            return parse_layout(self.given["--pipeline-model-parallel-layout"][0], architecture, pipeline)
+        if "--num-layers-per-virtual-pipeline-stage" in self.given:
+            each = self.count("--num-layers-per-virtual-pipeline-stage")
+            virtual = layers // (pipeline * each)
+            if virtual * pipeline * each != layers:
+                placed = virtual * pipeline * each
+                legal = [f"{n}" for n in range(1, layers // pipeline + 1) if layers % (pipeline * n) == 0]
+                raise UsageError(
+                    f"{layers} layers on {pipeline} devices, {each} a virtual stage: only {placed} would be placed; "
+                    + (
+                        f"legal are {', '.join(legal)} a virtual stage"
+                        if legal
+                        else f"{pipeline} does not divide {layers}"
+                    )
+                )
+            return None, virtual
+        virtual = self.count("--num-virtual-stages-per-pipeline-rank", 1)
+        first, last = (
+            self.count(name) if name in self.given else None
+            for name in ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
+        )
+        if first is None and last is None:
+            return None, virtual
+        return split(architecture, pipeline * virtual, first, last), virtual

@@ -1,0 +1,117 @@
+"""From what a user names (a model's file, parallel degrees, a system) to costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from explorer.config import catalogue
+from explorer.config.system import System
+from explorer.core.errors import UsageError
+from explorer.costs.architecture import Architecture
+from explorer.costs.layout import parse_layout
+from explorer.costs.problem import TransformerCosts, architecture_of
+from explorer.costs.reading import read
+from explorer.costs.reading.launch import Launch
+from explorer.costs.training import Training
+
+SETTINGS = {
+    "tensor_parallel": "tensor",
+    "context_parallel": "context",
+    "expert_parallel": "expert",
+    "sequence": "sequence",
+    "microbatch_size": "microbatch",
+    "global_batch": "global_batch",
+    "sequence_parallel": "sequence_parallel",
+    "recompute": "recompute",
+    "distributed_optimizer": "distributed_optimizer",
+    "fsdp": "sharded_parameters",
+}
+"""Names of options, and of the `Training` fields that they set."""
+FLAGS = ("sequence_parallel", "distributed_optimizer", "fsdp")
+"""Those that are true or false."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A model in training, as far as it is named.
+
+    Parameters
+    ----------
+    launch
+        What the model's file says besides the architecture.
+    """
+
+    architecture: Architecture
+    training: Training
+    launch: Launch | None
+
+
+def is_detailed(model: str, settings: Mapping[str, Any]) -> bool:
+    """Whether costs are to be modelled layer by layer: a setting asks for it, or the model is no TOML file of ours."""
+    return any(name in settings for name in (*SETTINGS, "layout")) or is_file(model)
+
+
+def is_file(model: str) -> bool:
+    """Whether a model is named by a file of another tool."""
+    path = Path(model)
+    if path.suffix == ".toml":
+        return path.is_file() and "[parallelism]" in path.read_text("utf-8", "replace")
+    return path.suffix in (".json", ".sh", ".yaml", ".yml") or path.is_dir()
+
+
+def choose(model: str, settings: Mapping[str, Any], data: int | None) -> Chosen:
+    """A model and how it is trained; settings replace what the model's file says.
+
+    Raises
+    ------
+    UsageError
+        If the file gives no architecture, or settings contradict each other.
+    Malformed
+        If the file is broken, with line.
+    """
+    launch = read(model) if is_file(model) else None
+    if launch is None:
+        architecture, training = architecture_of(catalogue.load_model(model), model)
+    else:
+        if launch.architecture is None:
+            raise UsageError(f"{model} does not give the model's sizes; use a file that does, such as its config.json")
+        architecture = launch.architecture
+        training = launch.training or Training(int(settings.get("sequence", 4096)))
+    changes = {SETTINGS[name]: value for name, value in settings.items() if name in SETTINGS}
+    if data is not None:
+        changes["data"] = data
+    return Chosen(architecture, replace(training, **changes), launch)
+
+
+def transformer_costs(
+    model: str, system: System, settings: Mapping[str, Any], data: int | None, **common: Any
+) -> TransformerCosts:
+    """Costs of a model that is named, on a system that is.
+
+    Parameters
+    ----------
+    model
+        A name or a file.
+    system
+        Where it runs.
+    settings
+        By the names of `SETTINGS`, and ``layout``: a Megatron-LM layout string.
+    data
+        Data-parallel copies, if given.
+    common
+        What `TransformerCosts` takes besides.
+    """
+    chosen = choose(model, settings, data)
+    pieces = chosen.launch.pieces if chosen.launch is not None else None
+    if "layout" in settings:
+        pieces, _ = parse_layout(str(settings["layout"]), chosen.architecture, 1)
+    return TransformerCosts(
+        chosen.architecture,
+        chosen.training,
+        system,
+        pieces,
+        **common,
+    )

@@ -1,0 +1,119 @@
+"""From an architecture on a system to the problem of a placement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import schedules
+from explorer.config import catalogue
+from explorer.core.errors import Inapplicable, UsageError
+from explorer.core.op import Kind
+from explorer.core.placement import Placement, linear
+from explorer.costs.layers import embedding_costs, head_costs, layer_costs
+from explorer.costs.problem import TransformerCosts, architecture_of
+from explorer.costs.training import Piece, Training
+
+SYSTEM = catalogue.load_system("h100-sxm")
+MODEL, _ = architecture_of(catalogue.load_model("llama3-8b"), "llama3-8b")
+TRAINING = Training(sequence=4096)
+
+
+def costs(**given: object) -> TransformerCosts:
+    return TransformerCosts(**{"architecture": MODEL, "training": TRAINING, "system": SYSTEM, **given})  # type: ignore[arg-type]
+
+
+def placement_of(name: str, devices: int, microbatches: int) -> Placement:
+    return schedules.find(name)(devices, microbatches).placement
+
+
+def test_a_stage_is_the_sum_of_what_it_holds() -> None:
+    problem = costs().problem(linear(4, 8))
+    layer = layer_costs(MODEL, TRAINING, SYSTEM, 0)
+    ends = {0: embedding_costs(MODEL, TRAINING, SYSTEM), 3: head_costs(MODEL, TRAINING, SYSTEM)}
+    for stage in range(4):
+        for kind in Kind:
+            want = 8 * layer.seconds[kind] + (ends[stage].seconds[kind] if stage in ends else 0)
+            got = problem.time.value(int(problem.durations[0, stage, kind]))
+            assert abs(got - want) <= problem.rounding, "32 layers on 4 stages, the ends at the ends"
+    assert problem.bytes is not None
+    assert problem.bytes.held[0].tolist() == [
+        8 * layer.activation + (ends[stage].activation if stage in ends else 0) for stage in range(4)
+    ]
+
+
+def test_both_ends_are_on_the_device_that_has_both_stages() -> None:
+    placement = placement_of("zb-v", 4, 8)
+    problem = costs().problem(placement)
+    assert problem.bytes is not None
+    on_first = [chunk for chunk, hosts in enumerate(placement.hosts) if hosts == (0,)]
+    layer = layer_costs(MODEL, TRAINING, SYSTEM, 0)
+    ends = embedding_costs(MODEL, TRAINING, SYSTEM).static + head_costs(MODEL, TRAINING, SYSTEM).static
+    assert sum(problem.bytes.static[chunk] for chunk in on_first) == 8 * layer.static + ends
+
+
+def test_pieces_say_what_stages_hold() -> None:
+    pieces = (
+        Piece(range(0, 0), embedding=True),
+        Piece(range(0, 20)),
+        Piece(range(20, 32)),
+        Piece(range(32, 32), head=True),
+    )
+    problem = costs(pieces=pieces).problem(linear(4, 8))
+    assert problem.durations[0, 1, Kind.F] == pytest.approx(problem.durations[0, 2, Kind.F] * 20 / 12, abs=2)
+    with pytest.raises(Inapplicable, match=r"layout is for 4 stages.*into 8"):
+        costs(pieces=pieces).problem(linear(8, 8))
+    with pytest.raises(Inapplicable, match="a stage holds nothing"):
+        costs(pieces=(Piece(range(32), True, True), Piece(range(0)))).problem(linear(2, 8))
+
+
+def test_replicas_hold_the_same_pieces() -> None:
+    problem = costs().problem(placement_of("chimera", 4, 8))
+    alone = costs().problem(linear(4, 8))
+    assert problem.durations.tolist() == alone.durations.tolist()
+    assert problem.sync.min() > 0, "two replicas all-reduce"
+    assert alone.sync.max() == 0
+
+
+def test_ranks_are_laid_out_tensor_then_data_then_pipeline() -> None:
+    """8 GPUs a node: with 8 copies of 1 GPU the next stage is in the next node; with 1 copy it is in the same."""
+    link = SYSTEM.link_names
+    for data, tensor, kind in ((1, 1, "node"), (8, 1, "network"), (1, 8, "network"), (2, 2, "node")):
+        problem = costs(training=replace(TRAINING, data=data, tensor=tensor)).problem(linear(2, 8))
+        assert link[problem.network.link[0, 1]] == kind
+        assert problem.copies == data
+    assert costs(training=replace(TRAINING, data=4)).slots(linear(3, 1)) == (0, 4, 8)
+
+
+def test_groups_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match="tensor parallelism of 16 does not fit a node of 8"):
+        costs(training=replace(TRAINING, tensor=16))
+    with pytest.raises(UsageError, match="32 devices are asked for, and the system has 16"):
+        costs(system=replace(SYSTEM, nodes=2), training=replace(TRAINING, data=8)).problem(linear(4, 8))
+
+
+def test_another_batch_is_told() -> None:
+    told = costs(training=replace(TRAINING, microbatch=2, data=4, global_batch=100)).problem(linear(4, 8)).notes
+    assert any("make a batch of 64 sequences, not 100" in note for note in told)
+    exact = costs(training=replace(TRAINING, microbatch=2, data=4, global_batch=64)).problem(linear(4, 8)).notes
+    assert not any("make a batch" in note for note in exact)
+
+
+def test_shipped_models_become_architectures() -> None:
+    assert (MODEL.key_value_heads, MODEL.head_width, MODEL.gated) == (8, 128, True)
+    with pytest.raises(UsageError, match="give its file a key 'vocabulary'"):
+        architecture_of(catalogue.load_model("paper-128x4096"), "paper-128x4096")
+
+
+def test_longer_all_reduces_with_more_copies() -> None:
+    one, two, many = (
+        costs(training=replace(TRAINING, data=data)).problem(linear(4, 8)).sync.max() for data in (1, 2, 16)
+    )
+    assert one == 0 < two < many
+
+
+def test_shares_are_checked() -> None:
+    with pytest.raises(UsageError):
+        costs(freed_at_input=Fraction(2))
