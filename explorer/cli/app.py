@@ -21,6 +21,7 @@ from explorer.cli.run import run
 from explorer.cli.show import show
 from explorer.cli.stages import costs
 from explorer.cli.sweep import sweep
+from explorer.cli.validate import validate
 
 app = typer.Typer(
     name="explorer",
@@ -66,5 +67,6 @@ for name, command in {
     "pareto": pareto,
     "run": run,
     "calibrate": calibrate,
+    "validate": validate,
 }.items():
     app.command(name, no_args_is_help=False)(command)

@@ -19,13 +19,16 @@ class Compute:
     matrix
         Peak, in FLOP/s.
     efficiency
-        The part of the peak that a block's matrix products reach.
+        The part of the peak that a whole block reaches.
+    products
+        The part that matrix products alone reach, for costs layer by layer; as ``efficiency`` by default.
     latency
         Seconds added to every op.
     """
 
     matrix: Fraction = measured("throughput")
     efficiency: Fraction = Fraction(1)
+    products: Fraction | None = None
     latency: Fraction = measured("time", "0 s")
 
 
@@ -104,6 +107,8 @@ class System:
         for name, part in (("compute", self.compute), ("memory", self.memory)):
             if not 0 < part.efficiency <= 1:
                 raise UsageError(f"{name}.efficiency must be over 0 and at most 1, got {float(part.efficiency):g}")
+        if self.compute.products is not None and not 0 < self.compute.products <= 1:
+            raise UsageError(f"compute.products must be over 0 and at most 1, got {float(self.compute.products):g}")
         rates = {
             "compute.matrix": self.compute.matrix,
             "memory.size": self.memory.size,

@@ -52,7 +52,9 @@ class Part:
     scores
         Operations of the products of activations with each other, forward.
     moved
-        Bytes that element-wise work reads and writes, forward; as many again in each of I's two directions.
+        Bytes that element-wise work reads and writes, forward; as many again in I.
+    softmax
+        Those of them that belong to attention's scores, which are computed again where they are not held.
     held
         Bytes that F leaves for the backward.
     scores_held
@@ -66,6 +68,7 @@ class Part:
     products: int = 0
     scores: int = 0
     moved: int = 0
+    softmax: int = 0
     held: int = 0
     scores_held: int = 0
     expert: bool = False
@@ -117,7 +120,16 @@ def _attention(architecture: Architecture, training: Training) -> Part:
     if not training.flash_attention and training.recompute == "none":
         scores_held = 5 * architecture.heads * training.sequence * count // t
     softmax = 0 if training.flash_attention else 6 * ELEMENT * architecture.heads * training.sequence * count // t
-    return Part("attention", weights, flops, scores, moved=softmax, held=held + scores_held, scores_held=scores_held)
+    return Part(
+        "attention",
+        weights,
+        flops,
+        scores,
+        moved=softmax,
+        softmax=softmax,
+        held=held + scores_held,
+        scores_held=scores_held,
+    )
 
 
 def _latent_weights(architecture: Architecture, latent: Latent, t: int) -> tuple[int, int, int]:
@@ -231,10 +243,10 @@ def _costs(
         forward = _roofline(system, part.products, weights if part.products else 0)
         scores, moving = _roofline(system, part.scores, 0), _roofline(system, 0, part.moved)
         seconds[Kind.F] += forward + scores + moving
-        seconds[Kind.I] += forward + 2 * scores + 2 * moving
+        seconds[Kind.I] += forward + 2 * scores + moving
         seconds[Kind.W] += _roofline(system, part.products, training.bytes_per_gradient * part.parameters)
         if training.flash_attention or training.recompute == "selective":
-            again += scores
+            again += scores + _roofline(system, 0, part.softmax)
     full = training.recompute == "full" and checkpoint is not None
     whole = seconds[Kind.F] + sent.forward
     seconds[Kind.F] = whole
@@ -278,7 +290,9 @@ def _roofline(system: System, flops: int, moved: int) -> Fraction:
     if not flops and not moved:
         return Fraction(0)
     return max(
-        (flops / (compute.matrix * compute.efficiency) + compute.latency) if flops else Fraction(0),
+        (flops / (compute.matrix * (compute.products or compute.efficiency)) + compute.latency)
+        if flops
+        else Fraction(0),
         moved / (memory.bandwidth * memory.efficiency) + memory.latency,
     )
 

@@ -150,6 +150,23 @@ class TransformerCosts(SystemCosts):
 
         return [seconds(chunk) for chunk in range(placement.chunks)]
 
+    def optimizer_seconds(self, placement: Placement) -> Fraction:
+        """Seconds of the optimiser's step on the device where it takes longest; no part of a makespan.
+
+        Adam in mixed precision reads a gradient, reads and writes a 32-bit weight and two moments, and writes a
+        16-bit weight: 26 bytes a parameter and those of the gradient, through memory.
+        """
+        training, memory = self.training, self.system.memory
+        copies = training.data * training.context
+        spread = copies if training.distributed_optimizer or training.sharded_parameters else 1
+        chunks = self.workload(placement).chunks
+        resident = [0] * placement.devices
+        for chunk, hosts in enumerate(placement.hosts):
+            for host in hosts:
+                resident[host] += chunks[chunk].weights // 2
+        moved = max(resident) * (26 + training.bytes_per_gradient)
+        return Fraction(moved, spread) / (memory.bandwidth * memory.efficiency)
+
     def _notes(self, placement: Placement, blocks: list[int]) -> Iterator[str]:
         if min(blocks) < max(blocks):
             yield f"{self.architecture.layers} layers on {len(blocks)} stages: {min(blocks)} to {max(blocks)} each"
