@@ -1,0 +1,101 @@
+"""Layer costs against the papers' closed formulas and published sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from explorer.config import catalogue
+from explorer.core.op import Kind
+from explorer.costs.architecture import Architecture
+from explorer.costs.layers import explain, flops, head_costs, layer_costs, parameters, parts_of
+from explorer.costs.training import Training
+
+SYSTEM = catalogue.load_system("a100-sxm")
+S, B, H, HEADS, LAYERS, V = 2048, 4, 6144, 64, 48, 51200
+GPT = Architecture("22B", LAYERS, H, HEADS, HEADS, H // HEADS, 4 * H, V, tied=True, positions=S)
+PLAIN = Training(S, B, flash_attention=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "per_token_and_width"),
+    [
+        ({}, 34 + 5 * HEADS * S / H),
+        ({"flash_attention": True}, 34),
+        ({"recompute": "selective"}, 34),
+        ({"recompute": "full"}, 2),
+        ({"tensor": 8}, 10 + 24 / 8 + 5 * HEADS * S / H / 8),
+        ({"tensor": 8, "sequence_parallel": True}, 34 / 8 + 5 * HEADS * S / H / 8),
+        ({"tensor": 8, "sequence_parallel": True, "recompute": "selective"}, 34 / 8),
+        ({"context": 2, "flash_attention": True}, 34 / 2),
+    ],
+)
+def test_activations_are_those_of_the_paper(given: dict[str, object], per_token_and_width: float) -> None:
+    """arXiv:2205.05198, table 2: bytes a layer, over s b h."""
+    costs = layer_costs(GPT, replace(PLAIN, **given), SYSTEM, 0)  # type: ignore[arg-type]
+    assert costs.activation == pytest.approx(S * B * H * per_token_and_width, rel=1e-12)
+
+
+def test_operations_are_those_of_the_paper() -> None:
+    """arXiv:2205.05198, appendix A: 72 b l s h^2 (1 + s / 6h + v / 12 l h)."""
+    want = 72 * B * LAYERS * S * H**2 * (1 + S / (6 * H) + V / (12 * LAYERS * H))
+    assert flops(GPT, PLAIN, B) == pytest.approx(want, rel=1e-12)
+
+
+def test_operations_do_not_depend_on_how_they_are_spread() -> None:
+    spread = replace(PLAIN, tensor=8, context=2, recompute="full", microbatch=1)
+    assert flops(GPT, spread, B) == flops(GPT, PLAIN, B)
+
+
+def test_the_head_holds_its_logits() -> None:
+    """arXiv:2205.05198, section 4.3: 4 s b h (1 + v / h) bytes."""
+    assert head_costs(GPT, PLAIN, SYSTEM).activation == 4 * S * B * H * (1 + V / H)
+
+
+def test_optimiser_state_is_18_bytes_a_parameter_or_less_where_it_is_spread() -> None:
+    """2 + 4 + 12; spread over n copies 6 + 12 / n (ZeRO 1), 18 / n (ZeRO 3): arXiv:1910.02054."""
+    count = sum(part.parameters for part in parts_of(GPT, PLAIN, 0))
+    assert layer_costs(GPT, replace(PLAIN, data=4), SYSTEM, 0).static == 18 * count
+    assert layer_costs(GPT, replace(PLAIN, data=4, distributed_optimizer=True), SYSTEM, 0).static == 9 * count
+    sharded = layer_costs(GPT, replace(PLAIN, data=4, sharded_parameters=True), SYSTEM, 0).static
+    assert sharded == pytest.approx(18 / 4 * count, abs=1)
+
+
+def test_full_recomputation_adds_a_forward_to_the_input_gradient() -> None:
+    plain, full = (layer_costs(GPT, replace(PLAIN, recompute=how), SYSTEM, 0).seconds for how in ("none", "full"))
+    assert full[Kind.I] == plain[Kind.I] + plain[Kind.F]
+    assert full[Kind.W] == plain[Kind.W]
+    for seconds in (plain, full):
+        assert seconds[Kind.B] == seconds[Kind.I] + seconds[Kind.W]
+
+
+def test_tensor_parallelism_shortens_ops_by_less_than_its_degree() -> None:
+    one, two, eight = (layer_costs(GPT, replace(PLAIN, tensor=t), SYSTEM, 0).seconds[Kind.F] for t in (1, 2, 8))
+    assert one / 8 < eight < two < one
+
+
+def test_experts_that_nobody_shares_are_not_reduced() -> None:
+    """With as many expert-parallel ranks as copies every expert lives once."""
+    from explorer.costs.architecture import Experts
+
+    moe = replace(GPT, experts=Experts(8, 2, 4 * H), expert_layers=frozenset({0}))
+    shared = sum(p.parameters for p in parts_of(moe, replace(PLAIN, data=8, expert=8), 0) if not p.expert)
+    assert layer_costs(moe, replace(PLAIN, data=8, expert=8), SYSTEM, 0).gradient == 4 * shared
+    whole = sum(p.parameters for p in parts_of(moe, PLAIN, 0))
+    assert layer_costs(moe, replace(PLAIN, data=8), SYSTEM, 0).gradient == 4 * whole
+
+
+def test_the_explanation_adds_up_to_the_layer() -> None:
+    training = replace(PLAIN, tensor=8)
+    lines = explain(GPT, training, SYSTEM, 0)
+    costs = layer_costs(GPT, training, SYSTEM, 0)
+    forward = sum(line.value for line in lines if line.what.endswith(", F"))
+    assert forward == 1000 * costs.seconds[Kind.F]
+    assert sum(line.value for line in lines if line.what == "held") * 2**20 == costs.activation
+
+
+def test_gpt3_has_its_parameters() -> None:
+    """arXiv:2005.14165: 175B, of which 12 l h^2 + 2 l h norms here; biases are left out."""
+    gpt3 = Architecture("gpt3", 96, 12288, 96, 96, 128, 49152, 50257, tied=True, positions=2048)
+    assert parameters(gpt3) == pytest.approx(174.6e9, rel=1e-3)

@@ -1,0 +1,185 @@
+"""Files that users have: what is read of them, and what is refused where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explorer.core.errors import ExplorerError, Malformed, UsageError
+from explorer.costs.layers import parameters
+from explorer.costs.reading import read
+
+LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False,
+}  # fmt: skip
+CONFIGS: dict[str, tuple[dict[str, Any], float]] = {
+    # Sizes of the public config.json files, and the parameters that the models' cards give.
+    "llama3-8b": (LLAMA, 8.03e9),
+    "llama3-70b": (
+        LLAMA | {"num_hidden_layers": 80, "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64},
+        70.55e9,
+    ),
+    "mixtral-8x7b": (
+        LLAMA | {"model_type": "mixtral", "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2},
+        46.70e9,
+    ),
+    "qwen3-30b-a3b": (
+        LLAMA
+        | {
+            "model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048, "intermediate_size": 6144,
+            "moe_intermediate_size": 768, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+            "num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": [],
+        },
+        30.53e9,
+    ),
+    "deepseek-v3": (
+        {
+            "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168, "intermediate_size": 18432,
+            "moe_intermediate_size": 2048, "num_attention_heads": 128, "num_key_value_heads": 128,
+            "vocab_size": 129280, "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1,
+            "first_k_dense_replace": 3, "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "q_lora_rank": 1536,
+            "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        },
+        671.0e9,
+    ),
+    "gpt2": (
+        {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": 50257},
+        124.4e6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_models_have_their_published_parameters(name: str, tmp_path: Path) -> None:
+    given, published = CONFIGS[name]
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    for path in (tmp_path, tmp_path / "config.json"):
+        architecture = read(str(path)).architecture
+        assert architecture is not None
+        assert parameters(architecture) == pytest.approx(published, rel=1e-3)
+        assert architecture.assumed == ()
+
+
+def test_deepseek_has_dense_first_layers_and_a_prediction_layer(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["deepseek-v3"][0]))
+    architecture = read(str(tmp_path)).architecture
+    assert architecture is not None
+    assert architecture.expert_layers == frozenset(range(3, 61))
+    assert architecture.prediction_layers == 1
+    assert architecture.latent is not None
+
+
+def test_an_unknown_type_says_what_is_assumed(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"model_type": "novel"}))
+    architecture = read(str(tmp_path)).architecture
+    assert architecture is not None
+    assert "type novel, which is not known: assumed are a gated MLP" in architecture.assumed[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"hidden_size": 1,}', "config.json:1:19: not JSON"),
+        ("[]", "a config.json is an object"),
+        ('{"hidden_size": 64, "model_type": "x"}', "of type 'x' needs the keys num_hidden_layers, num_attention_heads"),
+        (json.dumps(LLAMA | {"hidden_size": "4096"}), "hidden_size must be a whole number of at least 1, got '4096'"),
+        (json.dumps(LLAMA | {"hidden_size": True}), "hidden_size must be a whole number"),
+        (json.dumps(LLAMA | {"num_attention_heads": 30}), "30 heads do not divide a width of 4096"),
+        (json.dumps(LLAMA | {"num_key_value_heads": 5}), "5 key-value heads do not divide 32"),
+        (json.dumps({k: v for k, v in LLAMA.items() if k != "intermediate_size"}), "'intermediate_size' is missing"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_broken_configs_say_where(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ExplorerError) as caught:
+        read(str(tmp_path / "config.json"))
+    assert said in str(caught.value)
+
+
+SCRIPT = """#!/bin/bash
+# GPT-3 175B, as in Megatron-LM's example
+TP=8
+MODEL_ARGS=(
+    --num-layers 96
+    --hidden-size 12288
+    --num-attention-heads 96
+    --seq-length 2048 --max-position-embeddings 2048
+)
+torchrun pretrain_gpt.py ${MODEL_ARGS[@]} \\
+    --tensor-model-parallel-size $TP --pipeline-model-parallel-size ${PP:-16} \\
+    --micro-batch-size 1 --global-batch-size 1536 --sequence-parallel --use-distributed-optimizer \\
+    --recompute-activations
+"""
+
+
+def test_a_shell_script_of_megatron(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT)
+    launch = read(str(path))
+    assert launch.architecture is not None
+    assert launch.training is not None
+    assert (launch.architecture.layers, launch.architecture.feed_forward, launch.pipeline) == (96, 49152, 16)
+    training = launch.training
+    assert (training.tensor, training.microbatch, training.global_batch, training.recompute) == (
+        8,
+        1,
+        1536,
+        "selective",
+    )
+    assert training.sequence_parallel
+    assert training.distributed_optimizer
+    assert "no --vocab-size: assumed is GPT-2's" in launch.architecture.assumed[0]
+
+
+def test_a_yaml_map_of_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "model_config.yaml"
+    path.write_text(
+        "MODEL_ARGS:\n  --num-layers: 12\n  --hidden-size: 512\n  --num-attention-heads: 8\n  --seq-length: 1024\n"
+        "  --vocab-size: 1000\n  --swiglu: true\n  --untie-embeddings-and-output-weights: false\n"
+        "  --pipeline-model-parallel-size: 4\n"
+    )
+    launch = read(str(path))
+    assert launch.architecture is not None
+    assert launch.architecture.gated
+    assert launch.architecture.tied
+    assert launch.pipeline == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("--num-layers 96", "--num-layers many"),
+            "train.sh:5: --num-layers must be a positive whole number, got 'many'",
+        ),
+        (("--hidden-size 12288", ""), "the argument --hidden-size is missing"),
+        (("TP=8", ""), "it is a variable that the file does not set"),
+        (("--hidden-size", "'--hidden-size"), "train.sh:6: cannot be read as shell words"),
+    ],
+)
+def test_broken_arguments_say_where(change: tuple[str, str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace(*change))
+    with pytest.raises(Malformed) as caught:
+        read(str(path))
+    assert said in str(caught.value)
+
+
+def test_layers_that_would_be_dropped_are_told(tmp_path: Path) -> None:
+    """80 layers, 16 devices, two a virtual stage: 64 would run (NVIDIA/Megatron-LM#468)."""
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace("--num-layers 96", "--num-layers 80 --num-layers-per-virtual-pipeline-stage 2"))
+    with pytest.raises(UsageError, match="only 64 would be placed; legal are 1, 5 a virtual stage"):
+        read(str(path))
+
+
+def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    path.write_text("")
+    with pytest.raises(UsageError, match="a model is read from"):
+        read(str(path))
