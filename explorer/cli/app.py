@@ -16,6 +16,7 @@ from explorer.cli.list import list_
 from explorer.cli.map import map_
 from explorer.cli.optimize import optimize
 from explorer.cli.pareto import pareto
+from explorer.cli.plan import plan
 from explorer.cli.report import report
 from explorer.cli.run import run
 from explorer.cli.show import show
@@ -57,6 +58,7 @@ for name, command in {
     "compare": compare,
     "show": show,
     "costs": costs,
+    "plan": plan,
     "report": report,
     "sweep": sweep,
     "map": map_,

@@ -68,6 +68,31 @@ def _filled(value: str, variables: Mapping[str, str]) -> str:
     return _VARIABLE.sub(one, value)
 
 
+def settings(text: str, where: str) -> dict[str, int | str]:
+    """Degrees, microbatch, stages and recomputation that a command line sets, by Megatron-LM's defaults.
+
+    Raises
+    ------
+    Malformed
+        If a value is no positive whole number.
+    """
+    given = _Arguments(arguments(text, where), where)
+    if not given.given:
+        raise Malformed("no argument such as --tensor-model-parallel-size is given", where)
+    recompute = given.given.get("--recompute-granularity", ("none", 0))[0]
+    found: dict[str, int | str] = {
+        "tensor": given.count("--tensor-model-parallel-size", 1),
+        "pipeline": given.count("--pipeline-model-parallel-size", 1),
+        "microbatch": given.count("--micro-batch-size", 1),
+        "expert": given.count("--expert-model-parallel-size", 1),
+        "virtual": given.count("--num-virtual-stages-per-pipeline-rank", 1),
+        "recompute": "selective" if given.flag("--recompute-activations") else recompute,
+    }
+    if "--num-layers-per-virtual-pipeline-stage" in given.given:
+        found["layers_a_stage"] = given.count("--num-layers-per-virtual-pipeline-stage")
+    return found
+
+
 class _Arguments:
     def __init__(self, given: dict[str, tuple[str, int]], where: str) -> None:
         self.given, self.where = given, where

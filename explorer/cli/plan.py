@@ -1,0 +1,96 @@
+"""`explorer plan`: which degrees, microbatches and schedule for a model on so many devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from explorer.cli.options import Json
+from explorer.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from explorer.plan.candidates import Candidate, Wish
+
+
+def plan(
+    model: Annotated[str, typer.Option("--model", help="Model, by name or file, as for `evaluate`.")],
+    system: Annotated[str, typer.Option("--system", help="System, by name or TOML file.")],
+    devices: Annotated[int, typer.Option("--devices", help="Devices in all.")],
+    global_batch: Annotated[int, typer.Option("--global-batch", help="Sequences an iteration.")],
+    sequence: Annotated[
+        int | None, typer.Option("--sequence", help="Tokens a sequence (default: the model file's, or 4096).")
+    ] = None,
+    schedules: Annotated[
+        str | None, typer.Option("--schedules", help="Schedules to try, such as 1f1b,zb-v (default: five).")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", help="How many to show.", min=1, max=1000)] = 10,
+    mine: Annotated[
+        str | None, typer.Option("--mine", help="Your own Megatron-LM arguments, to be held against the best.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Choose parallel degrees, microbatches, recomputation and a schedule; say why others fall out."""
+    from rich.progress import Progress
+
+    from explorer.cli import console
+    from explorer.config import catalogue
+    from explorer.core.errors import ExplorerError
+    from explorer.costs.select import choose
+    from explorer.plan import planner, report
+    from explorer.plan.candidates import SCHEDULES, Wish, candidates, illegal
+
+    chosen = choose(model, {} if sequence is None else {"sequence": sequence}, None)
+    names = SCHEDULES if schedules is None else planner.known(schedules.split(","))
+    wish = Wish(
+        chosen.architecture, catalogue.load_system(system), devices, global_batch, chosen.training.sequence, names
+    )
+    grid = list(candidates(wish))
+    from rich.console import Console
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("evaluating settings", total=len(grid))
+        found = planner.plan(wish, grid, top, lambda done: bar.update(task, completed=done))
+    said: str | None = None
+    if mine is not None:
+        own = _own(mine, wish)
+        reason = illegal(own, wish)
+        try:
+            said = f"yours cannot run: {reason}" if reason else report.mine(planner.evaluate(own, wish), found)
+        except ExplorerError as error:
+            said = f"yours cannot run: {error}"
+    if json:
+        console.show_json({**report.contract(found), "mine": said})
+    else:
+        console.show(report.table(found))
+        for text in (*chosen.architecture.assumed, said):
+            if text:
+                typer.echo(text)
+    if not found.best:
+        raise typer.Exit(1)
+
+
+def _own(text: str, wish: Wish) -> Candidate:
+    from explorer.costs.reading.megatron import settings
+    from explorer.plan.candidates import Candidate
+
+    given = settings(text, "--mine")
+    layers, pipeline = wish.architecture.layers, int(given["pipeline"])
+    virtual = int(given["virtual"])
+    if "layers_a_stage" in given:
+        each = int(given["layers_a_stage"])
+        if layers % (pipeline * each):
+            raise UsageError(
+                f"--mine: {layers} layers on {pipeline} devices with {each} a virtual stage: only "
+                f"{layers // (pipeline * each) * pipeline * each} would be placed"
+            )
+        virtual = layers // (pipeline * each)
+    return Candidate(
+        int(given["tensor"]),
+        pipeline,
+        int(given["microbatch"]),
+        "interleaved-1f1b" if virtual > 1 else "1f1b",
+        virtual,
+        str(given["recompute"]),
+        int(given["expert"]),
+    )

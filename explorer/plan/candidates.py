@@ -1,0 +1,219 @@
+"""Settings that could be, and which of them are legal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from explorer.config.system import System
+from explorer.core.errors import UsageError
+from explorer.costs.architecture import Architecture
+from explorer.costs.layout import format_layout, split
+from explorer.costs.training import Training
+
+SCHEDULES = ("1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half")
+"""Those tried unless others are asked for; 1F1B and its interleaved kin are what Megatron-LM runs."""
+_VIRTUAL = {"zb-v": 2, "v-half": 2, "v-min": 2, "dualpipe-v": 2}
+"""Stages a device of schedules that fix it."""
+_MICROBATCHES = (1, 2, 4, 8)
+_CHUNKS = (2, 3, 4, 5, 6, 8, 10)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be trained, and on what.
+
+    Parameters
+    ----------
+    devices, global_batch, sequence
+        GPUs, sequences an iteration, tokens a sequence.
+    schedules
+        By name.
+    """
+
+    architecture: Architecture
+    system: System
+    devices: int
+    global_batch: int
+    sequence: int
+    schedules: tuple[str, ...] = SCHEDULES
+
+    def __post_init__(self) -> None:
+        for name in ("devices", "global_batch", "sequence"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name.replace('_', ' ')} must be at least 1, got {getattr(self, name)}")
+        if self.system.nodes and self.devices > self.system.nodes * self.system.devices_per_node:
+            raise UsageError(
+                f"{self.devices} devices are asked for, and the system has "
+                f"{self.system.nodes * self.system.devices_per_node}"
+            )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting.
+
+    Parameters
+    ----------
+    tensor, pipeline, expert, microbatch
+        Degrees, and sequences a microbatch.
+    schedule, virtual
+        Its name, and stages a device.
+    recompute
+        See `explorer.costs.training.RECOMPUTE`.
+    """
+
+    tensor: int
+    pipeline: int
+    microbatch: int
+    schedule: str = "1f1b"
+    virtual: int = 1
+    recompute: str = "none"
+    expert: int = 1
+
+    def data(self, wish: Wish) -> int:
+        """Data-parallel copies."""
+        return wish.devices // (self.tensor * self.pipeline)
+
+    def microbatches(self, wish: Wish) -> int:
+        """Of one copy."""
+        return wish.global_batch // (self.microbatch * self.data(wish))
+
+    def training(self, wish: Wish) -> Training:
+        """The same, as costs take it: sequence-parallel, with a distributed optimiser and flash attention."""
+        return Training(
+            wish.sequence,
+            self.microbatch,
+            wish.global_batch,
+            tensor=self.tensor,
+            expert=self.expert,
+            data=self.data(wish),
+            sequence_parallel=self.tensor > 1,
+            recompute=self.recompute,
+            distributed_optimizer=True,
+        )
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The schedule's own."""
+        return {"chunks": self.virtual} if self.schedule == "interleaved-1f1b" else {}
+
+    def flags(self, wish: Wish) -> str:
+        """As Megatron-LM takes it; schedules that it does not have are named in a comment."""
+        words = [
+            f"--tensor-model-parallel-size {self.tensor}",
+            f"--pipeline-model-parallel-size {self.pipeline}",
+            f"--micro-batch-size {self.microbatch}",
+            "--use-distributed-optimizer",
+        ]
+        if self.tensor > 1:
+            words.append("--sequence-parallel")
+        if self.expert > 1:
+            words.append(f"--expert-model-parallel-size {self.expert}")
+        if self.schedule == "interleaved-1f1b":
+            words.append(f"--num-virtual-stages-per-pipeline-rank {self.virtual}")
+        if self.pipeline > 1 and wish.architecture.layers % (self.pipeline * self.virtual):
+            pieces = split(wish.architecture, self.pipeline * self.virtual)
+            words.append(f"--pipeline-model-parallel-layout '{format_layout(pieces)}'")
+        if self.recompute == "full":
+            words.append("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")
+        if self.schedule not in ("1f1b", "interleaved-1f1b"):
+            words.append(f"# {self.schedule}: explorer export {self.schedule}")
+        return " ".join(words)
+
+
+def illegal(candidate: Candidate, wish: Wish) -> str | None:
+    """Why a setting cannot run, with the nearest that can; None if it can."""
+    architecture, tensor, pipeline = wish.architecture, candidate.tensor, candidate.pipeline
+    for degree, of, number in (
+        (tensor, "attention heads", architecture.heads),
+        (tensor, "key-value heads", 0 if architecture.latent else architecture.key_value_heads),
+        (tensor, "devices of a node", wish.system.devices_per_node),
+        (tensor * pipeline, "devices", wish.devices),
+    ):
+        if number and number % degree:
+            what = "tensor parallelism" if degree == tensor else "tensor x pipeline"
+            return f"{what} of {degree} does not divide {number} {of}; nearest is {_divisor(number, degree)}"
+    return _illegal_batch(candidate, wish) or _illegal_stages(candidate, wish) or _illegal_experts(candidate, wish)
+
+
+def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:
+    data = candidate.data(wish)
+    if wish.global_batch % (candidate.microbatch * data):
+        each = candidate.microbatch * data
+        near = max(each, round(wish.global_batch / each) * each)
+        return (
+            f"a batch of {wish.global_batch} is no whole number of microbatches of {candidate.microbatch} in {data} "
+            f"copies; nearest is a batch of {near}"
+        )
+    count, pipeline = candidate.microbatches(wish), candidate.pipeline
+    if count < pipeline:
+        return (
+            f"{count} microbatches are fewer than {pipeline} pipeline devices, which leaves most of them idle; use at "
+            f"most {count} of them, or smaller microbatches"
+        )
+    if candidate.schedule == "interleaved-1f1b" and count % pipeline:
+        return f"interleaved stages need a multiple of {pipeline} microbatches, got {count}"
+    return None
+
+
+def _illegal_stages(candidate: Candidate, wish: Wish) -> str | None:
+    layers, stages = wish.architecture.layers, candidate.pipeline * candidate.virtual
+    if candidate.schedule == "interleaved-1f1b" and candidate.virtual > 1 and layers % stages:
+        placed = layers // stages * stages
+        legal = [n for n in range(1, layers // candidate.pipeline + 1) if layers % (candidate.pipeline * n) == 0]
+        near = f"legal are {', '.join(map(str, legal))}" if legal else f"{candidate.pipeline} does not divide {layers}"
+        return (
+            f"{layers} layers do not divide into {candidate.pipeline} x {candidate.virtual} stages: only {placed} "
+            f"would be placed evenly; {near} stages a device, or give a layout"
+        )
+    if layers < stages:
+        return f"{layers} layers do not fill {stages} stages; use at most {layers}"
+    if candidate.schedule != "1f1b" and candidate.pipeline == 1:
+        return f"{candidate.schedule} on one pipeline device is 1f1b"
+    return None
+
+
+def _illegal_experts(candidate: Candidate, wish: Wish) -> str | None:
+    experts, data = wish.architecture.experts, candidate.data(wish)
+    if candidate.expert == 1:
+        return None
+    if experts is None:
+        return "expert parallelism needs a model with experts"
+    for number, of in ((experts.count, "experts"), (data, "data-parallel copies")):
+        if number % candidate.expert:
+            near = _divisor(number, candidate.expert)
+            return f"expert parallelism of {candidate.expert} does not divide {number} {of}; nearest is {near}"
+    return None
+
+
+def _divisor(number: int, near: int) -> int:
+    """The divisor of a number that is nearest."""
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: (abs(d - near), d))
+
+
+def candidates(wish: Wish) -> Iterator[Candidate]:
+    """Every setting of the grid, legal or not: degrees that divide, microbatches to 8, stages, recomputation."""
+    tensors = [t for t in _powers(wish.system.devices_per_node) if wish.devices % t == 0]
+    experts = [1] if wish.architecture.experts is None else list(_powers(wish.architecture.experts.count))
+    for tensor in tensors:
+        rest = wish.devices // tensor
+        for pipeline in (p for p in range(1, min(rest, wish.architecture.layers) + 1) if rest % p == 0):
+            for microbatch in _MICROBATCHES:
+                for recompute in ("none", "full"):
+                    for expert in experts:
+                        base = Candidate(tensor, pipeline, microbatch, recompute=recompute, expert=expert)
+                        yield from _with_schedules(base, wish.schedules)
+
+
+def _with_schedules(base: Candidate, schedules: tuple[str, ...]) -> Iterator[Candidate]:
+    for name in schedules:
+        for virtual in _CHUNKS if name == "interleaved-1f1b" else (_VIRTUAL.get(name, 1),):
+            yield replace(base, schedule=name, virtual=virtual)
+
+
+def _powers(most: int) -> Iterator[int]:
+    power = 1
+    while power <= most:
+        yield power
+        power *= 2

@@ -1,0 +1,179 @@
+"""Evaluates settings, the most promising first, and keeps the reasons of those that fall out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import schedules
+from explorer import api
+from explorer.core.errors import ExplorerError
+from explorer.core.op import Kind
+from explorer.core.placement import linear
+from explorer.costs.layers import flops
+from explorer.costs.problem import TransformerCosts
+from explorer.evaluation.results import Evaluation
+from explorer.plan.candidates import Candidate, Wish, illegal
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A setting, evaluated.
+
+    Parameters
+    ----------
+    seconds
+        Of an iteration, the optimiser's step included.
+    optimizer
+        Of that step alone.
+    memory
+        Bytes at the peak of the device that needs most.
+    device
+        Which one.
+    """
+
+    candidate: Candidate
+    wish: Wish
+    evaluation: Evaluation
+    seconds: Fraction
+    optimizer: Fraction
+    memory: int
+    device: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether it stays within the devices' memory."""
+        return self.memory <= self.wish.system.memory.size
+
+    @property
+    def tokens(self) -> Fraction:
+        """Tokens a second and device."""
+        return self.wish.global_batch * self.wish.sequence / (self.seconds * self.wish.devices)
+
+    @property
+    def utilisation(self) -> Fraction:
+        """Model FLOPs utilisation: arXiv:2204.02311, appendix B; nothing that is recomputed counts."""
+        wish = self.wish
+        work = flops(wish.architecture, self.candidate.training(wish), wish.global_batch)
+        return work / (self.seconds * wish.devices * wish.system.compute.matrix)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is best, and why the rest is not.
+
+    Parameters
+    ----------
+    best
+        Settings that fit, by time of an iteration.
+    tried
+        How many settings the grid has.
+    evaluated
+        How many were evaluated.
+    fallen
+        Why others were not, and how many each time.
+    closest
+        If nothing fits: what misses by least.
+    """
+
+    best: tuple[Outcome, ...]
+    tried: int
+    evaluated: int
+    fallen: Counter[str]
+    closest: Outcome | None = None
+
+
+def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
+    """One setting.
+
+    Raises
+    ------
+    ExplorerError
+        If the schedule does not exist for it.
+    """
+    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system)
+    result = api.evaluate(
+        candidate.schedule,
+        costs,
+        candidate.pipeline,
+        candidate.microbatches(wish),
+        options=candidate.options,
+        engine="longest-path",
+    )
+    optimizer = costs.optimizer_seconds(result.schedule.placement)
+    peaks = [report.peak_memory or 0 for report in result.devices]
+    most = max(peaks)
+    return Outcome(candidate, wish, result, result.makespan + optimizer, optimizer, most, peaks.index(most))
+
+
+def least_seconds(candidate: Candidate, wish: Wish) -> Fraction:
+    """No schedule of these stages takes less: all microbatches' work spread over all devices without a gap."""
+    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system)
+    stages = linear(candidate.pipeline, candidate.microbatches(wish))
+    chunks = costs.workload(stages).chunks
+    work = sum(chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in chunks)
+    return Fraction(work * candidate.microbatches(wish), candidate.pipeline)
+
+
+def least_memory(candidate: Candidate, wish: Wish) -> int:
+    """Bytes of weights, gradients and optimiser state of the average device: some device needs as much."""
+    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system)
+    chunks = costs.workload(linear(candidate.pipeline, candidate.pipeline)).chunks
+    return sum(chunk.static for chunk in chunks) // candidate.pipeline
+
+
+def plan(
+    wish: Wish, grid: Sequence[Candidate], top: int = 10, progress: Callable[[int], None] = lambda done: None
+) -> Plan:
+    """The ``top`` best settings of a grid.
+
+    A setting whose least time is over that of the worst of the best so far is not evaluated: it could not be among
+    them.
+    """
+    fallen: Counter[str] = Counter()
+    promising: list[tuple[Fraction, Candidate]] = []
+    heavy: list[tuple[int, Candidate]] = []
+    for candidate in grid:
+        if illegal(candidate, wish) is not None:
+            fallen["not legal"] += 1
+        elif (needed := least_memory(candidate, wish)) > wish.system.memory.size:
+            fallen["weights and optimiser state alone do not fit"] += 1
+            heavy.append((needed, candidate))
+        else:
+            promising.append((least_seconds(candidate, wish), candidate))
+    promising.sort(key=lambda pair: pair[0])
+    best: list[Outcome] = []
+    closest: Outcome | None = None
+    evaluated = 0
+    for place, (least, candidate) in enumerate(promising):
+        if len(best) == top and least >= best[-1].seconds:
+            fallen["slower than the best, whatever the order"] += len(promising) - place
+            break
+        progress(place)
+        try:
+            outcome = evaluate(candidate, wish)
+        except ExplorerError:
+            fallen["the schedule does not exist for these sizes"] += 1
+            continue
+        evaluated += 1
+        if outcome.fits:
+            best = sorted([*best, outcome], key=lambda found: found.seconds)[:top]
+        else:
+            fallen["over the memory of a device"] += 1
+            closest = min((found for found in (closest, outcome) if found), key=lambda found: found.memory)
+    if not best and closest is None and heavy:
+        closest = evaluate(min(heavy, key=lambda pair: pair[0])[1], wish)
+    return Plan(tuple(best), len(grid), evaluated, fallen, None if best else closest)
+
+
+def known(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of schedules, checked.
+
+    Raises
+    ------
+    UsageError
+        If there is none of that name; the message says which are near.
+    """
+    return tuple(schedules.find(name).name for name in names)

@@ -1,0 +1,133 @@
+"""Plans: what is legal, what is best, and why the rest is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from explorer.config import catalogue
+from explorer.core.errors import ExplorerError, UsageError
+from explorer.costs.architecture import Architecture, Experts
+from explorer.costs.layout import parse_layout
+from explorer.costs.problem import architecture_of
+from explorer.plan.candidates import Candidate, Wish, candidates, illegal
+from explorer.plan.planner import evaluate, least_memory, least_seconds, plan
+from explorer.plan.report import contract, mine, misses
+
+SYSTEM = catalogue.load_system("h100-sxm")
+MODEL, _ = architecture_of(catalogue.load_model("llama3-8b"), "llama3-8b")
+WISH = Wish(MODEL, SYSTEM, 8, 32, 4096, ("1f1b", "zb-v"))
+
+
+def wish(**given: object) -> Wish:
+    return replace(WISH, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "given", "said"),
+    [
+        # NVIDIA/Megatron-LM#468: 80 layers, 16 devices, 2 stages each run 64 layers.
+        (Candidate(1, 16, 1, "interleaved-1f1b", 2), {"devices": 16, "architecture": replace(MODEL, layers=80)},
+         r"only 64 would be placed evenly; legal are 1, 5 stages a device"),
+        # pytorch/torchtitan#775: fewer microbatches than devices.
+        (Candidate(1, 8, 8), {}, "4 microbatches are fewer than 8 pipeline devices.*at most 4"),
+        (Candidate(3, 1, 1), {"devices": 3}, "of 3 does not divide 32 attention heads; nearest is 2"),
+        (Candidate(16, 1, 1), {"devices": 16}, "of 16 does not divide 8 key-value heads; nearest is 8"),
+        (Candidate(2, 3, 1), {}, "tensor x pipeline of 6 does not divide 8 devices"),
+        (Candidate(1, 2, 3), {}, "32 is no whole number of microbatches of 3 in 4 copies; nearest is a batch of 36"),
+        (Candidate(1, 8, 1, "zb-v", 2), {"architecture": replace(MODEL, layers=15)}, "15 layers do not fill 16 stages"),
+        (Candidate(1, 8, 1, "interleaved-1f1b", 2), {"global_batch": 12}, "need a multiple of 8 microbatches, got 12"),
+        (Candidate(1, 2, 1, expert=2), {}, "needs a model with experts"),
+    ],
+)  # fmt: skip
+def test_what_is_not_legal_says_what_is(candidate: Candidate, given: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        reason = illegal(candidate, wish(**given))
+        if reason:
+            raise UsageError(reason)
+
+
+def test_experts_spread_over_copies_that_there_are() -> None:
+    moe = replace(MODEL, experts=Experts(8, 2, 4096), expert_layers=frozenset(range(32)))
+    assert illegal(Candidate(1, 2, 1, expert=4), wish(architecture=moe)) is None
+    said = illegal(Candidate(1, 4, 1, expert=8), wish(architecture=moe))
+    assert said is not None
+    assert "of 8 does not divide 2 data-parallel copies; nearest is 2" in said
+
+
+def test_the_best_are_those_of_trying_all() -> None:
+    """What is skipped by its least time, or by its weights, is not among the best."""
+    grid = list(candidates(WISH))
+    found = plan(WISH, grid, top=5)
+    every = []
+    for candidate in grid:
+        if illegal(candidate, WISH) is None:
+            try:
+                every.append(evaluate(candidate, WISH))
+            except ExplorerError:
+                continue
+    fit = sorted(outcome.seconds for outcome in every if outcome.fits)
+    assert [outcome.seconds for outcome in found.best] == fit[:5]
+    assert found.evaluated < len(every), "the least time saves evaluations"
+    evaluated_in_vain = found.fallen["over the memory of a device"]
+    assert found.tried == len(grid) == found.evaluated + found.fallen.total() - evaluated_in_vain
+
+
+def test_least_time_and_memory_are_bounds() -> None:
+    for candidate in candidates(WISH):
+        if illegal(candidate, WISH) is None:
+            try:
+                outcome = evaluate(candidate, WISH)
+            except ExplorerError:
+                continue
+            assert least_seconds(candidate, WISH) <= outcome.seconds + outcome.evaluation.problem.rounding * 10**6
+            assert least_memory(candidate, WISH) <= outcome.memory
+
+
+def test_figures_hang_together() -> None:
+    outcome = evaluate(Candidate(2, 2, 1), WISH)
+    assert outcome.tokens * outcome.seconds * 8 == 32 * 4096
+    assert 0 < outcome.utilisation < 1
+    assert outcome.seconds == outcome.evaluation.makespan + outcome.optimizer
+
+
+def test_ones_own_setting_is_held_against_the_best() -> None:
+    grid = list(candidates(WISH))
+    found = plan(WISH, grid, top=3)
+    assert "none is better" in mine(found.best[0], found)
+    slow = evaluate(Candidate(8, 1, 1), WISH)
+    assert slow.seconds > found.best[-1].seconds
+    assert "more than the best: behind the first 3" in mine(slow, found)
+
+
+def test_what_fits_nowhere_says_by_how_much() -> None:
+    large = wish(architecture=replace(MODEL, layers=400, hidden=16384, heads=128, key_value_heads=128), devices=8)
+    found = plan(large, list(candidates(large)), top=3)
+    assert found.best == ()
+    assert found.closest is not None
+    assert "nothing fits: the closest" in misses(found.closest)
+    assert "more than there is" in misses(found.closest)
+    assert contract(found)["closest"]["fits_memory"] is False
+
+
+def test_flags_of_uneven_stages_give_a_layout() -> None:
+    odd = wish(architecture=replace(MODEL, layers=30))
+    flags = Candidate(1, 4, 1).flags(odd)
+    layout = flags.split("'")[1]
+    pieces, virtual = parse_layout(layout, odd.architecture, 4)
+    assert virtual == 1
+    assert sum(len(piece.layers) for piece in pieces) == 30
+    assert "layout" not in Candidate(1, 2, 1).flags(WISH)
+
+
+def test_more_devices_than_the_system_has() -> None:
+    with pytest.raises(UsageError, match="64 devices are asked for, and the system has 8"):
+        wish(system=replace(SYSTEM, nodes=1), devices=64)
+    with pytest.raises(UsageError, match="global batch must be at least 1"):
+        wish(global_batch=0)
+
+
+def test_an_architecture_without_grouped_queries() -> None:
+    plain = Architecture("gpt", 8, 512, 8, 8, 64, 2048, 1000)
+    assert illegal(Candidate(8, 1, 1), wish(architecture=plain)) is None
