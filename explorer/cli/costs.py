@@ -31,8 +31,8 @@ def from_options(options: ProblemOptions) -> Costs:
     UsageError
         If abstract and modelled costs are mixed, times have different units, or a value is no number.
     """
-    abstract = [name for name in (*_TIMES, *_FACTORS, "per_stage") if getattr(options, name) not in (None, False)]
-    modelled = [name for name in (*_MODELLED, *options.training) if getattr(options, name) not in (None, False)]
+    abstract = [name for name in (*_TIMES, *_FACTORS, "per_stage") if options.is_given(name)]
+    modelled = [name for name in (*_MODELLED, *options.training) if options.is_given(name)]
     copies = 1 if options.data_parallel is None else options.data_parallel
     if abstract and modelled:
         raise UsageError(

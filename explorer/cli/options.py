@@ -221,10 +221,15 @@ class ProblemOptions:
                 given[name] = value
         return given
 
+    def is_given(self, name: str) -> bool:
+        """Whether an option is there: a number that is 0 is, a flag that is off is not."""
+        value = getattr(self, name)
+        return value is not None and value is not False
+
     @property
     def training(self) -> dict[str, Any]:
         """What is given of the training, by the names of `explorer.costs.select.SETTINGS`; and the layout."""
-        return {name: value for name in _TRAINING_NAMES if (value := getattr(self, name)) not in (None, False)}
+        return {name: getattr(self, name) for name in _TRAINING_NAMES if self.is_given(name)}
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -1,0 +1,76 @@
+"""The commands that start from a model's own files: costs, plan, and the options of training elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from explorer.cli.app import app
+from explorer.core.errors import UsageError
+
+CONFIG = {
+    "model_type": "llama", "num_hidden_layers": 8, "hidden_size": 1024, "intermediate_size": 4096,
+    "num_attention_heads": 8, "vocab_size": 32000,
+}  # fmt: skip
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    return str(path)
+
+
+def test_costs_of_every_stage(model: str) -> None:
+    words = ["costs", "--model", model, "--system", "h100-sxm", "--pp", "4", "--tp", "2", "--explain", "--json"]
+    shown = json.loads(CliRunner().invoke(app, words).stdout)
+    assert [row["holds"]["layers"] for row in shown["stages"]] == [2, 2, 2, 2]
+    assert shown["stages"][0]["holds"]["embedding"]
+    assert shown["stages"][3]["holds"]["head"]
+    assert shown["stages"][1]["B"] == pytest.approx(shown["stages"][1]["I"] + shown["stages"][1]["W"], abs=2e-9)
+    assert any(line["part"] == "attention" for lines in shown["explain"].values() for line in lines)
+
+
+def test_the_batch_gives_the_microbatches(model: str) -> None:
+    words = ["evaluate", "1f1b", "--model", model, "--system", "h100-sxm", "--pp", "2", "--data-parallel", "2"]
+    done = CliRunner().invoke(app, [*words, "--microbatch-size", "2", "--global-batch", "48", "--json"])
+    assert json.loads(done.stdout)["parameters"]["microbatches"] == 12, "48 = 12 x 2 x 2"
+    refused = CliRunner().invoke(app, [*words, "--microbatch-size", "5", "--global-batch", "48"])
+    assert isinstance(refused.exception, UsageError)
+    assert "must be a multiple of 10" in str(refused.exception)
+
+
+@pytest.mark.parametrize("option", ["--tp", "--cp", "--ep", "--sequence", "--microbatch-size", "--global-batch"])
+def test_nothing_of_something_is_refused(model: str, option: str) -> None:
+    """A 0 is given, and wrong; it is not taken for an option that is left out."""
+    refused = CliRunner().invoke(app, ["evaluate", "1f1b", "--model", model, option, "0"])
+    assert isinstance(refused.exception, UsageError)
+    assert "at least 1, got 0" in str(refused.exception)
+
+
+def test_a_layout_is_for_its_number_of_stages(model: str) -> None:
+    words = ["--model", model, "--system", "h100-sxm", "--pp", "2"]
+    done = CliRunner().invoke(app, ["costs", *words, "--layout", "Et*3|t*5,L", "--json"])
+    assert [row["holds"]["layers"] for row in json.loads(done.stdout)["stages"]] == [3, 5]
+
+
+def test_a_plan_and_ones_own_setting(model: str) -> None:
+    words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "4", "--global-batch", "8", "--json"]
+    done = CliRunner().invoke(app, [*words, "--schedules", "1f1b", "--mine", "--tensor-model-parallel-size 3"])
+    shown = json.loads(done.stdout)
+    assert shown["mine"].startswith("yours cannot run: tensor parallelism of 3 does not divide 8")
+    times = [row["seconds"] for row in shown["best"]]
+    assert times == sorted(times)
+    assert all(row["fits_memory"] for row in shown["best"])
+
+
+def test_a_plan_that_cannot_fit_ends_with_1(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG | {"num_hidden_layers": 100, "hidden_size": 16384}))
+    words = ["plan", "--model", str(path), "--system", "h100-sxm", "--devices", "1", "--global-batch", "8"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1
+    assert "nothing fits" in done.stdout
