@@ -31,6 +31,12 @@ def split(
     layers = architecture.layers
     fixed = {stage: count for stage, count in ((0, first), (stages - 1, last)) if count is not None}
     left, free = layers - sum(fixed.values()), stages - len(fixed)
+    if stages == 1 and {first, last} - {None, layers}:
+        raise Inapplicable(f"one stage holds all {layers} layers, not {first if last is None else last}")
+    if fixed and (left < free or (left and not free)):
+        raise Inapplicable(
+            f"{sum(fixed.values())} layers at the ends leave {left} of {layers} for {free} stages between them"
+        )
     if left < free or (left and not free) or any(count < 0 for count in fixed.values()):
         raise Inapplicable(
             f"the model's {layers} layers do not fill {stages} stages; use at most {layers} stages (fewer devices, "
@@ -62,6 +68,8 @@ def parse_layout(text: str, architecture: Architecture, pipeline: int) -> tuple[
     UsageError
         If it is malformed, leaves a stage empty (Megatron-LM hangs on it), or does not hold the model's layers.
     """
+    if pipeline < 1:
+        raise UsageError(f"a layout needs at least 1 pipeline device, got {pipeline}")
     stages = _expanded(text).split("|")
     if len(stages) % pipeline:
         raise UsageError(
@@ -69,9 +77,10 @@ def parse_layout(text: str, architecture: Architecture, pipeline: int) -> tuple[
             f"{-(-len(stages) // pipeline) * pipeline}"
         )
     whole, layers = "".join(stages), architecture.layers
+    near = min(len(stages), layers) // pipeline * pipeline
+    even = f"; such as {format_layout(split(architecture, near))}" if near else ""
     if whole.count("t") != layers:
-        even = format_layout(split(architecture, min(len(stages), layers)))
-        raise UsageError(f"the layout places {whole.count('t')} layers and the model has {layers}; such as {even}")
+        raise UsageError(f"the layout places {whole.count('t')} layers and the model has {layers}{even}")
     if not re.fullmatch("Et*m*L", whole):
         raise UsageError("a layout is the embedding E, then layers t, then layers m of prediction, then the head L")
     if whole.count("m") != architecture.prediction_layers:
@@ -81,8 +90,7 @@ def parse_layout(text: str, architecture: Architecture, pipeline: int) -> tuple[
         )
     empty = [str(number) for number, stage in enumerate(stages) if not stage]
     if empty:
-        even = format_layout(split(architecture, min(len(stages), layers)))
-        raise UsageError(f"the layout leaves stage {', '.join(empty)} empty; give every stage a layer, such as {even}")
+        raise UsageError(f"the layout leaves stage {', '.join(empty)} empty; give every stage a layer{even}")
     pieces, start = [], 0
     for stage in stages:
         end = start + stage.count("t")

@@ -63,6 +63,17 @@ def test_stages_must_fill_the_devices() -> None:
         parse_layout("Et*30|t*31|L", MODEL, 2)
 
 
+def test_what_is_suggested_fits_the_devices() -> None:
+    """61 layers on 16 devices in 64 stages: the nearest has 48, and is legal itself."""
+    with pytest.raises(UsageError, match="such as") as caught:
+        parse_layout("E" + "t|" * 60 + "||t|L", MODEL, 16)
+    suggested = str(caught.value).split("such as ")[1]
+    pieces, virtual = parse_layout(suggested, MODEL, 16)
+    assert (len(pieces), virtual) == (48, 3)
+    with pytest.raises(UsageError, match="at least 1 pipeline device"):
+        parse_layout("Et*61L", MODEL, 0)
+
+
 @given(st.integers(1, 200), st.integers(1, 64), st.integers(0, 2))
 def test_what_is_spread_is_all_there_and_reads_back(layers: int, stages: int, predictions: int) -> None:
     model = replace(MODEL, layers=layers, prediction_layers=predictions)
@@ -83,3 +94,7 @@ def test_ends_may_hold_fewer() -> None:
     assert [len(piece.layers) for piece in split(MODEL, 4, first=13, last=14)] == [13, 17, 17, 14]
     with pytest.raises(Inapplicable):
         split(MODEL, 4, first=60, last=1)
+    with pytest.raises(Inapplicable, match="one stage holds all 61 layers"):
+        split(MODEL, 1, first=10, last=10)
+    with pytest.raises(Inapplicable):
+        split(MODEL, 1, first=10)

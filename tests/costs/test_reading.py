@@ -91,6 +91,8 @@ def test_an_unknown_type_says_what_is_assumed(tmp_path: Path) -> None:
         (json.dumps(LLAMA | {"num_attention_heads": 30}), "30 heads do not divide a width of 4096"),
         (json.dumps(LLAMA | {"num_key_value_heads": 5}), "5 key-value heads do not divide 32"),
         (json.dumps({k: v for k, v in LLAMA.items() if k != "intermediate_size"}), "'intermediate_size' is missing"),
+        (json.dumps(LLAMA | {"tie_word_embeddings": "false"}), "tie_word_embeddings must be true or false"),
+        (json.dumps(LLAMA | {"n_layer": 12}), "n_layer is 12, and another name of it 32"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )
@@ -176,6 +178,37 @@ def test_layers_that_would_be_dropped_are_told(tmp_path: Path) -> None:
     path.write_text(SCRIPT.replace("--num-layers 96", "--num-layers 80 --num-layers-per-virtual-pipeline-stage 2"))
     with pytest.raises(UsageError, match="only 64 would be placed; legal are 1, 5 a virtual stage"):
         read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("--tensor-model-parallel-size", "--tensor-model-paralel-size"), "did you mean --tensor-model-parallel-size"),
+        (("--num-layers 96", "--num-layers 90"), "90 layers do not divide into 16 x 1 stages"),
+        (
+            ("--sequence-parallel", "--account-for-loss-in-pipeline-split"),
+            "is not read; give --pipeline-model-parallel",
+        ),
+    ],
+)
+def test_what_would_be_missed_silently_is_told(change: tuple[str, str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace(*change))
+    with pytest.raises(ExplorerError, match=said):
+        read(str(path))
+
+
+def test_prediction_layers_and_positions_of_megatron(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    layout = "--pipeline-model-parallel-layout 'Et*3|(t*3|)*30,t*3mL' --mtp-num-layers 1 --position-embedding-type rope"
+    path.write_text(SCRIPT.replace("--sequence-parallel", layout))
+    launch = read(str(path))
+    assert launch.architecture is not None
+    assert launch.architecture.prediction_layers == 1
+    assert launch.architecture.positions == 0
+    assert launch.virtual == 2
+    assert launch.pieces is not None
+    assert len(launch.pieces) == 32
 
 
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ _SAME = {
     "n_layer": "num_hidden_layers",
     "num_layers": "num_hidden_layers",
     "n_embd": "hidden_size",
+    "n_embed": "hidden_size",
     "n_head": "num_attention_heads",
     "n_inner": "intermediate_size",
     "ffn_dim": "intermediate_size",
@@ -52,7 +53,11 @@ def architecture(text: str, where: str) -> Architecture:
         ) from None
     if not isinstance(given, dict):
         raise Malformed("a config.json is an object", where)
-    keys = {_SAME.get(str(name), str(name)): value for name, value in given.items() if value is not None}
+    keys: dict[str, Any] = {}
+    for name, value in given.items():
+        key = _SAME.get(str(name), str(name))
+        if value is not None and keys.setdefault(key, value) != value:
+            raise Malformed(f"{name} is {value!r}, and another name of it {keys[key]!r}", where)
     return _Config(keys, where).architecture()
 
 
@@ -68,6 +73,12 @@ class _Config:
             raise Malformed(f"the key {name!r} is missing", self.where)
         if type(value) is not int or value < least:
             raise Malformed(f"{name} must be a whole number of at least {least}, got {value!r}", self.where)
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.keys.get(name, default)
+        if type(value) is not bool:
+            raise Malformed(f"{name} must be true or false, got {value!r}", self.where)
         return value
 
     def architecture(self) -> Architecture:
@@ -96,7 +107,7 @@ class _Config:
             feed_forward=self.feed_forward(hidden),
             vocabulary=self.count("vocab_size"),
             gated=gated,
-            tied=bool(self.keys.get("tie_word_embeddings", self.type in _TIED)),
+            tied=self.flag("tie_word_embeddings", self.type in _TIED),
             positions=self.count("max_position_embeddings") if self.type in _LEARNED else 0,
             latent=latent,
             experts=experts,

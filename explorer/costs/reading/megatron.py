@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from explorer.core.errors import Malformed, UsageError
 from explorer.costs.architecture import Architecture, Experts
@@ -16,6 +17,15 @@ from explorer.costs.reading.launch import Launch
 from explorer.costs.training import Piece, Training
 
 _ARGUMENT = re.compile(r"--[a-z][a-z0-9-]*")
+_KNOWN = (
+    "--num-layers", "--hidden-size", "--ffn-hidden-size", "--num-attention-heads", "--num-query-groups",
+    "--kv-channels", "--vocab-size", "--seq-length", "--max-position-embeddings", "--micro-batch-size",
+    "--global-batch-size", "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size",
+    "--expert-model-parallel-size", "--num-experts", "--moe-router-topk", "--moe-ffn-hidden-size",
+    "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank", "--recompute-granularity",
+    "--sequence-parallel", "--use-distributed-optimizer", "--pipeline-model-parallel-layout",
+)  # fmt: skip
+"""Arguments that are read: another that is nearly one of them is a slip of the pen, and would be missed silently."""
 _VARIABLE = re.compile(r"\$\{?(\w+)(?:\[@\])?(?::-([^}]*))?\}?")
 _ASSIGNED = re.compile(r"^\s*(?:export\s+)?(\w+)=([^(\s]*)\s*(?:#.*)?$", re.MULTILINE)
 
@@ -52,6 +62,9 @@ def arguments(text: str, where: str) -> dict[str, tuple[str, int]]:
             if not value and place < len(words) and not words[place].startswith("--"):
                 value = words[place].strip("()")
                 place += 1
+            near = [] if name in _KNOWN else get_close_matches(name, _KNOWN, 1, 0.95)
+            if near:
+                raise Malformed(f"there is no argument {name}; did you mean {near[0]}?", f"{where}:{number}")
             found[name] = (_filled(value, variables), number)
     return found
 
@@ -124,14 +137,16 @@ class _Arguments:
             raise Malformed("multi-latent attention is read from a config.json only", self.where)
         inner = self.count("--ffn-hidden-size", 4 * hidden)
         experts = None
+        assumed = []
         if self.flag("--num-experts"):
+            if "--moe-router-topk" not in self.given:
+                assumed.append(f"{self.where} gives no --moe-router-topk: assumed are 2 experts a token")
             experts = Experts(
                 self.count("--num-experts"),
                 self.count("--moe-router-topk", 2),
                 self.count("--moe-ffn-hidden-size", inner),
                 self.count("--moe-shared-expert-intermediate-size", 0),
             )
-        assumed = []
         if "--vocab-size" not in self.given:
             assumed.append(f"{self.where} gives no --vocab-size: assumed is GPT-2's, padded to 50304")
         groups = self.count("--num-query-groups", 1) if self.flag("--group-query-attention") else heads
@@ -146,13 +161,19 @@ class _Arguments:
             vocabulary=self.count("--vocab-size", 50304),
             gated=gated,
             tied=not self.flag("--untie-embeddings-and-output-weights"),
-            positions=0
-            if self.given.get("--position-embedding-type", ("",))[0] == "rope"
-            else self.count("--max-position-embeddings", self.count("--seq-length")),
+            positions=self.positions(),
             experts=experts,
             expert_layers=self.expert_layers(layers) if experts else frozenset(),
+            prediction_layers=self.count("--mtp-num-layers", 0),
             assumed=tuple(assumed),
         )
+
+    def positions(self) -> int:
+        """Rows of learned positions, which are Megatron-LM's default."""
+        kind = self.given.get("--position-embedding-type", ("learned_absolute",))[0]
+        if kind != "learned_absolute" or self.flag("--use-rotary-position-embeddings", "--no-position-embedding"):
+            return 0
+        return self.count("--max-position-embeddings", self.count("--seq-length"))
 
     def expert_layers(self, layers: int) -> frozenset[int]:
         if "--moe-layer-freq" not in self.given:
@@ -213,11 +234,24 @@ class _Arguments:
                     )
                 )
             return None, virtual
+        for name in ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"):
+            if self.flag(name):
+                raise UsageError(f"{self.where}: {name} is not read; give --pipeline-model-parallel-layout instead")
         virtual = self.count("--num-virtual-stages-per-pipeline-rank", 1)
         first, last = (
             self.count(name) if name in self.given else None
             for name in ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
         )
         if first is None and last is None:
+            if layers % (pipeline * virtual):
+                raise UsageError(
+                    f"{layers} layers do not divide into {pipeline} x {virtual} stages, as Megatron-LM wants it "
+                    "without a layout; give --pipeline-model-parallel-layout, or other degrees"
+                )
             return None, virtual
+        if virtual > 1:
+            raise UsageError(
+                f"{self.where}: --decoder-first-pipeline-num-layers and its kin are read with one stage a device only; "
+                "give --pipeline-model-parallel-layout instead"
+            )
         return split(architecture, pipeline * virtual, first, last), virtual
