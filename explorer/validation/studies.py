@@ -5,6 +5,7 @@ Numbers of a system are fitted on the rows that say so, and the others judge the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from importlib.resources import files
 from statistics import median
@@ -177,9 +178,35 @@ def zero_bubble() -> tuple[Study, Study]:
     )
 
 
+_SAME_LIMIT = {"1F1B": "1f1b", "ZB-1p": "zb-h1", "ZB-2p": "zb-h2"}
+"""Ours with the same activations in flight."""
+
+
+def zero_bubble_memory() -> Study:
+    """Memory at the peak of 1F1B, ZB-1p and ZB-2p."""
+    table = _table("zero_bubble")
+    rows = []
+    for model in table["model"]:
+        training = Training(model["sequence"], model["microbatch"], flash_attention=False)
+        architecture = replace(_gpt(model), tied=False, positions=model["sequence"])
+        costs = TransformerCosts(architecture, training, catalogue.load_system(SYSTEM))
+        for paper, name in _SAME_LIMIT.items():
+            result = api.evaluate(name, costs, model["pipeline"], model["microbatches"], engine="longest-path")
+            peak = max(device.peak_memory or 0 for device in result.devices)
+            rows.append(Row(f"{model['name']}, {paper}", float(model["memory"][paper]), peak / 1e9, model["name"]))
+    return Study(
+        "peak memory",
+        table["source"],
+        "GB",
+        tuple(rows),
+        "nothing fitted; zb-h1 and zb-h2 stand for ZB-1p and ZB-2p, whose limits are the same; assumed are a "
+        "vocabulary of 51200, and GB of 10^9 bytes",
+    )
+
+
 def all_studies() -> list[Study]:
     """Every study, in the order in which it is told."""
-    return [korthikanti_layers(), korthikanti_iterations(), megatron_throughput(), *zero_bubble()]
+    return [korthikanti_layers(), korthikanti_iterations(), megatron_throughput(), *zero_bubble(), zero_bubble_memory()]
 
 
 def _name(row: dict[str, Any], schedule: str) -> str:

@@ -47,6 +47,13 @@ def test_bubble_rates_are_exact(found: dict[str, Study]) -> None:
             assert row.predicted == pytest.approx(row.measured, abs=1.01e-4), row.what
 
 
+def test_memory(found: dict[str, Study]) -> None:
+    study = found["peak memory"]
+    assert len(study.judged) == 6
+    assert study.errors[2] < 0.10
+    assert study.rank_correlation == 1
+
+
 def test_statistics() -> None:
     rows = (Row("a", 1, 1.1, "g"), Row("b", 2, 1.8, "g"), Row("c", 4, 5, "g"), Row("d", 1, 9, fitted=True))
     study = Study("s", "none", "1", rows, "")
