@@ -151,7 +151,7 @@ class ProblemOptions:
         _option("--embeddings", help="Count the embedding and the vocabulary head as well.", panel=_MODELLED),
     ] = False
     measured: Annotated[
-        str | None, _option("--costs", help="Measured costs, a file of `explorer calibrate`.", panel=_MODELLED)
+        str | None, _option("--costs", help="Measured costs: of `explorer calibrate`, or .csv.", panel=_MODELLED)
     ] = None
     devices_per_node: Annotated[
         int | None,

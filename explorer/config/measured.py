@@ -19,14 +19,19 @@ from typing import Any
 
 import numpy as np
 
+from explorer.config import table as stage_table
 from explorer.config.decode import decode, measured, parse
+from explorer.config.limits import memory_limit
 from explorer.config.recipe import AbstractCosts
 from explorer.core.errors import Inapplicable, Malformed, UsageError
 from explorer.core.files import read_text
 from explorer.core.op import Kind
 from explorer.core.placement import Placement
-from explorer.core.problem import Communication, Network, Problem
+from explorer.core.problem import Communication, Network, Problem, Stash
 from explorer.core.units import TimeBase
+
+BYTES_PER_PARAMETER = 18
+LARGEST = 2**50
 
 KEYS = {Kind.F: "forward", Kind.I: "input_grad", Kind.W: "weight_grad", Kind.B: "backward"}
 
@@ -73,6 +78,9 @@ class MeasuredCosts:
         ``latency`` by default.
     common
         What `AbstractCosts` takes besides times: ``freed_at_input``, ``overlap``, ``memory_limit``, ``gradient_sync``.
+    sizes
+        Bytes of an activation and number of parameters of each stage, if they are known; a parameter takes 18 bytes
+        with its gradient and Adam's state in mixed precision (arXiv:1910.02054, section 3.1).
     """
 
     stages: tuple[StageTimes, ...]
@@ -80,6 +88,7 @@ class MeasuredCosts:
     resolution: Fraction
     communication: Communication | None = None
     common: tuple[tuple[str, Any], ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
 
     def problem(self, placement: Placement) -> Problem:
         """The costs on a placement's chunks and devices.
@@ -94,7 +103,12 @@ class MeasuredCosts:
                 f"these costs were measured for {len(self.stages)} stages, and this schedule cuts the model into "
                 f"{placement.chunks}"
             )
-        base = AbstractCosts(unit="s", **dict(self.common)).problem(placement)
+        common = dict(self.common)
+        limit = common.pop("memory_limit", None) if self.sizes else None
+        base = AbstractCosts(unit="s", **common).problem(placement)
+        in_bytes = self._bytes(common.get("freed_at_input", Fraction(0))) if self.sizes else base.bytes
+        if self.sizes:
+            base = replace(base, memory_limit=memory_limit(limit, placement.devices, base.stash, in_bytes))
         time = TimeBase(self.resolution, "s", rounds=True)
         durations = [[time.ticks(stage.seconds(kind)) for kind in Kind] for stage in self.stages]
         mode = self.communication or (Communication.LATENCY if self.transfer else Communication.NONE)
@@ -114,8 +128,16 @@ class MeasuredCosts:
             communication=mode,
             sync=np.zeros_like(base.sync),
             rounding=self.resolution / 2,
+            bytes=in_bytes,
             notes=(*base.notes, *self._notes()),
         )
+
+    def _bytes(self, freed_at_input: Fraction) -> Stash:
+        held = np.array([[activation for activation, _ in self.sizes]], np.int64)
+        freed = np.array([[int(activation * freed_at_input) for activation, _ in self.sizes]], np.int64)
+        static = np.array([BYTES_PER_PARAMETER * parameters for _, parameters in self.sizes], np.int64)
+        weights = np.array([2 * parameters for _, parameters in self.sizes], np.int64)
+        return Stash(Fraction(1), held, freed, static, weights)
 
     def _notes(self) -> Iterator[str]:
         if any(stage.input_grad is None for stage in self.stages):
@@ -135,6 +157,8 @@ def load(path: Path, communication: Communication | None = None, **common: Any) 
         If it is no TOML, or a key is unknown, missing or wrong.
     """
     where = str(path)
+    if path.suffix == ".csv":
+        return _from_table(read_text(path), where, communication, common)
     table = parse(read_text(path), where)
     stages = table.pop("stage", None)
     if not isinstance(stages, list) or not stages or not all(isinstance(stage, dict) for stage in stages):
@@ -144,6 +168,19 @@ def load(path: Path, communication: Communication | None = None, **common: Any) 
         raise Malformed("the resolution must be positive, and the transfer not negative", where)
     times = tuple(decode(StageTimes, stage, f"{where}: stage {number}") for number, stage in enumerate(stages))
     return MeasuredCosts(times, head.transfer, head.resolution, communication, tuple(common.items()))
+
+
+def _from_table(text: str, where: str, communication: Communication | None, common: dict[str, Any]) -> MeasuredCosts:
+    """Costs from a table of `explorer.config.table`; transfers take no time."""
+    lines, sized = stage_table.read(text, where)
+    times = tuple(
+        StageTimes(*(line.seconds.get(name) for name in stage_table.TIMES))  # type: ignore[arg-type]
+        for line in lines
+    )
+    sizes = tuple((line.activation, line.parameters) for line in lines) if sized else ()
+    if sum(activation + BYTES_PER_PARAMETER * parameters for activation, parameters in sizes) > LARGEST:
+        raise Malformed("activations and parameters pass 2^50 bytes", where)
+    return MeasuredCosts(times, Fraction(0), Fraction(1, 10**9), communication, tuple(common.items()), sizes)
 
 
 @dataclass(frozen=True)
