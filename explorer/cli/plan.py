@@ -12,6 +12,14 @@ from explorer.core.errors import UsageError
 if TYPE_CHECKING:
     from explorer.plan.candidates import Candidate, Wish
 
+_UNWEIGHED = (
+    "--pipeline-model-parallel-layout",
+    "--decoder-first-pipeline-num-layers",
+    "--decoder-last-pipeline-num-layers",
+    "--account-for-embedding-in-pipeline-split",
+    "--account-for-loss-in-pipeline-split",
+)
+
 
 def plan(
     model: Annotated[str, typer.Option("--model", help="Model, by name or file, as for `evaluate`.")],
@@ -48,7 +56,8 @@ def plan(
     grid = list(candidates(wish))
     from rich.console import Console
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    stderr = Console(stderr=True)
+    with Progress(console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         task = bar.add_task("evaluating settings", total=len(grid))
         found = planner.plan(wish, grid, top, lambda done: bar.update(task, completed=done))
     said: str | None = None
@@ -71,10 +80,11 @@ def plan(
 
 
 def _own(text: str, wish: Wish) -> Candidate:
-    from explorer.costs.reading.megatron import settings
+    from explorer.costs.reading.megatron import arguments, settings
     from explorer.plan.candidates import Candidate
 
-    given = settings(text, "--mine")
+    given, written = settings(text, "--mine"), {name: value for name, (value, _) in arguments(text, "--mine").items()}
+    _check_agreement(written, wish, int(given["tensor"]) * int(given["pipeline"]))
     layers, pipeline = wish.architecture.layers, int(given["pipeline"])
     virtual = int(given["virtual"])
     if "layers_a_stage" in given:
@@ -93,4 +103,27 @@ def _own(text: str, wish: Wish) -> Candidate:
         virtual,
         str(given["recompute"]),
         int(given["expert"]),
+        written.get("--sequence-parallel", "false").lower() != "false",
+        written.get("--use-distributed-optimizer", "false").lower() != "false",
     )
+
+
+def _check_agreement(written: dict[str, str], wish: Wish, group: int) -> None:
+    """Arguments that contradict the question, or that a plan does not weigh, are errors: they would be passed over."""
+    architecture = wish.architecture
+    asked = {
+        "--global-batch-size": wish.global_batch,
+        "--seq-length": wish.sequence,
+        "--num-layers": architecture.layers,
+        "--hidden-size": architecture.hidden,
+        "--num-attention-heads": architecture.heads,
+        "--context-parallel-size": 1,
+    }
+    if wish.devices % group == 0:
+        asked["--data-parallel-size"] = wish.devices // group
+    for name, value in asked.items():
+        if name in written and written[name] != str(value):
+            raise UsageError(f"--mine: {name} {written[name]} contradicts the {value} that the plan is for")
+    for name in _UNWEIGHED:
+        if name in written:
+            raise UsageError(f"--mine: {name} is not weighed by plan, whose layers are spread evenly; leave it out")

@@ -61,6 +61,8 @@ class Candidate:
         Its name, and stages a device.
     recompute
         See `explorer.costs.training.RECOMPUTE`.
+    sequence_parallel, distributed_optimizer
+        As of `explorer.costs.training.Training`.
     """
 
     tensor: int
@@ -70,6 +72,8 @@ class Candidate:
     virtual: int = 1
     recompute: str = "none"
     expert: int = 1
+    sequence_parallel: bool = True
+    distributed_optimizer: bool = True
 
     def data(self, wish: Wish) -> int:
         """Data-parallel copies."""
@@ -80,7 +84,7 @@ class Candidate:
         return wish.global_batch // (self.microbatch * self.data(wish))
 
     def training(self, wish: Wish) -> Training:
-        """The same, as costs take it: sequence-parallel, with a distributed optimiser and flash attention."""
+        """The same, as costs take it, with flash attention."""
         return Training(
             wish.sequence,
             self.microbatch,
@@ -88,9 +92,9 @@ class Candidate:
             tensor=self.tensor,
             expert=self.expert,
             data=self.data(wish),
-            sequence_parallel=self.tensor > 1,
+            sequence_parallel=self.sequence_parallel and self.tensor > 1,
             recompute=self.recompute,
-            distributed_optimizer=True,
+            distributed_optimizer=self.distributed_optimizer,
         )
 
     @property
@@ -104,9 +108,10 @@ class Candidate:
             f"--tensor-model-parallel-size {self.tensor}",
             f"--pipeline-model-parallel-size {self.pipeline}",
             f"--micro-batch-size {self.microbatch}",
-            "--use-distributed-optimizer",
         ]
-        if self.tensor > 1:
+        if self.distributed_optimizer:
+            words.append("--use-distributed-optimizer")
+        if self.sequence_parallel and self.tensor > 1:
             words.append("--sequence-parallel")
         if self.expert > 1:
             words.append(f"--expert-model-parallel-size {self.expert}")
@@ -117,6 +122,8 @@ class Candidate:
             words.append(f"--pipeline-model-parallel-layout '{format_layout(pieces)}'")
         if self.recompute == "full":
             words.append("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")
+        if self.recompute == "selective":
+            words.append("--recompute-granularity selective")
         if self.schedule not in ("1f1b", "interleaved-1f1b"):
             words.append(f"# {self.schedule}: explorer export {self.schedule}")
         return " ".join(words)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import schedules
 from explorer import api
-from explorer.core.errors import ExplorerError
+from explorer.core.errors import ExplorerError, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import linear
 from explorer.costs.layers import flops
 from explorer.costs.problem import TransformerCosts
 from explorer.evaluation.results import Evaluation
-from explorer.plan.candidates import Candidate, Wish, illegal
+from explorer.plan.candidates import Candidate, Wish, candidates, illegal
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,22 @@ def least_seconds(candidate: Candidate, wish: Wish) -> Fraction:
 
 
 def least_memory(candidate: Candidate, wish: Wish) -> int:
-    """Bytes of weights, gradients and optimiser state of the average device: some device needs as much."""
+    """Bytes that some device needs: the average one's weights, or the first's with what its warm-up holds.
+
+    1F1B and ZB-H1 hold as many microbatches there as there are devices, interleaved 1F1B one chunk more than its
+    2 (p - 1) + (v - 1) p of warm-up (arXiv:2104.04473, section 2.2; arXiv:2401.10241, section 2).
+    """
+    pipeline, count = candidate.pipeline, candidate.microbatches(wish)
     costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system)
-    chunks = costs.workload(linear(candidate.pipeline, candidate.pipeline)).chunks
-    return sum(chunk.static for chunk in chunks) // candidate.pipeline
+    virtual = candidate.virtual if candidate.schedule == "interleaved-1f1b" else 1
+    chunks = costs.workload(linear(pipeline * virtual, count)).chunks
+    average = sum(chunk.static for chunk in chunks) // pipeline
+    if candidate.schedule not in ("1f1b", "zb-h1", "interleaved-1f1b"):
+        return average
+    first = chunks[::pipeline]
+    inside = pipeline if virtual == 1 else 2 * (pipeline - 1) + (virtual - 1) * pipeline + 1
+    held = min(inside, count * virtual) * min(chunk.activation for chunk in first)
+    return max(average, sum(chunk.static for chunk in first) + held)
 
 
 def plan(
@@ -139,7 +151,7 @@ def plan(
         if illegal(candidate, wish) is not None:
             fallen["not legal"] += 1
         elif (needed := least_memory(candidate, wish)) > wish.system.memory.size:
-            fallen["weights and optimiser state alone do not fit"] += 1
+            fallen["over the memory of a device, whatever the order"] += 1
             heavy.append((needed, candidate))
         else:
             promising.append((least_seconds(candidate, wish), candidate))
@@ -163,9 +175,49 @@ def plan(
         else:
             fallen["over the memory of a device"] += 1
             closest = min((found for found in (closest, outcome) if found), key=lambda found: found.memory)
-    if not best and closest is None and heavy:
-        closest = evaluate(min(heavy, key=lambda pair: pair[0])[1], wish)
+    if not best:
+        closest = _closest(heavy, wish, closest)
     return Plan(tuple(best), len(grid), evaluated, fallen, None if best else closest)
+
+
+def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome | None) -> Outcome | None:
+    """What needs least memory, of ``found`` and of settings whose weights alone are too much.
+
+    Of settings that are otherwise equal, whole layers recomputed and the smallest microbatch need least.
+    """
+    frugal = [(needed, one) for needed, one in heavy if one.recompute == "full" and one.microbatch == 1]
+    for needed, candidate in sorted(frugal or heavy, key=lambda pair: pair[0]):
+        if found is not None and needed >= found.memory:
+            break
+        try:
+            outcome = evaluate(candidate, wish)
+        except ExplorerError:
+            continue
+        found = min((one for one in (found, outcome) if one), key=lambda one: one.memory)
+    return found
+
+
+def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
+    """A setting that fits on 2, 4, ... ``most`` times as many devices, the fewest of them; None if none does."""
+    factor = 2
+    while factor <= most:
+        try:
+            larger = replace(wish, devices=wish.devices * factor)
+        except UsageError:  # the system has no more
+            return None
+        for candidate in candidates(larger):
+            if candidate.recompute != "full" or candidate.microbatch != 1 or illegal(candidate, larger) is not None:
+                continue
+            if least_memory(candidate, larger) > wish.system.memory.size:
+                continue
+            try:
+                outcome = evaluate(candidate, larger)
+            except ExplorerError:
+                continue
+            if outcome.fits:
+                return outcome
+        factor *= 2
+    return None
 
 
 def known(names: Sequence[str]) -> tuple[str, ...]:

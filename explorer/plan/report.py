@@ -12,7 +12,7 @@ from rich.text import Text
 
 from explorer.evaluation.reasons import Share, shares
 from explorer.plan.candidates import Candidate
-from explorer.plan.planner import Outcome, Plan
+from explorer.plan.planner import Outcome, Plan, enough_devices
 from explorer.reports import numbers
 
 
@@ -42,9 +42,15 @@ def table(found: Plan) -> RenderableType:
 def misses(outcome: Outcome) -> str:
     """By how much a setting does not fit."""
     over = outcome.memory - int(outcome.wish.system.memory.size)
+    larger = enough_devices(outcome.wish)
+    change = (
+        "no more devices of this system, to 64 times as many, make it fit"
+        if larger is None
+        else f"{larger.wish.devices} devices would do: {_named(larger.candidate)} needs {numbers.size(larger.memory)}"
+    )
     return (
         f"nothing fits: the closest, {_named(outcome.candidate)}, needs {numbers.size(outcome.memory)} on device "
-        f"{outcome.device}, {numbers.size(over)} more than there is; more devices spread it further"
+        f"{outcome.device}, {numbers.size(over)} more than there is; {change}"
     )
 
 

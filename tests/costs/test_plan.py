@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from explorer.cli.plan import _own
 from explorer.config import catalogue
 from explorer.core.errors import ExplorerError, UsageError
 from explorer.costs.architecture import Architecture, Experts
 from explorer.costs.layout import parse_layout
 from explorer.costs.problem import architecture_of
 from explorer.plan.candidates import Candidate, Wish, candidates, illegal
-from explorer.plan.planner import evaluate, least_memory, least_seconds, plan
+from explorer.plan.planner import enough_devices, evaluate, least_memory, least_seconds, plan
 from explorer.plan.report import contract, mine, misses
 
 SYSTEM = catalogue.load_system("h100-sxm")
@@ -75,14 +76,15 @@ def test_the_best_are_those_of_trying_all() -> None:
 
 
 def test_least_time_and_memory_are_bounds() -> None:
-    for candidate in candidates(WISH):
-        if illegal(candidate, WISH) is None:
+    wish = replace(WISH, schedules=("1f1b", "zb-h1", "zb-v", "interleaved-1f1b"))
+    for candidate in candidates(wish):
+        if illegal(candidate, wish) is None:
             try:
-                outcome = evaluate(candidate, WISH)
+                outcome = evaluate(candidate, wish)
             except ExplorerError:
                 continue
-            assert least_seconds(candidate, WISH) <= outcome.seconds + outcome.evaluation.problem.rounding * 10**6
-            assert least_memory(candidate, WISH) <= outcome.memory
+            assert least_seconds(candidate, wish) <= outcome.seconds + outcome.evaluation.problem.rounding * 10**6
+            assert least_memory(candidate, wish) <= outcome.memory, candidate
 
 
 def test_figures_hang_together() -> None:
@@ -131,3 +133,42 @@ def test_more_devices_than_the_system_has() -> None:
 def test_an_architecture_without_grouped_queries() -> None:
     plain = Architecture("gpt", 8, 512, 8, 8, 64, 2048, 1000)
     assert illegal(Candidate(8, 1, 1), wish(architecture=plain)) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--context-parallel-size 2", "--context-parallel-size 2 contradicts the 1"),
+        ("--global-batch-size 64", "--global-batch-size 64 contradicts the 32"),
+        ("--num-layers 80", "--num-layers 80 contradicts the 32"),
+        ("--pipeline-model-parallel-size 2 --data-parallel-size 2", "--data-parallel-size 2 contradicts the 4"),
+        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|t*29L", "layout is not weighed"),
+        ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 9", "is not weighed"),
+    ],
+)
+def test_ones_own_arguments_are_not_passed_over(flags: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        _own(flags, WISH)
+
+
+def test_ones_own_optimizer_is_spread_only_if_asked() -> None:
+    whole = _own("--tensor-model-parallel-size 2 --global-batch-size 32 --data-parallel-size 4", WISH)
+    spread = _own("--tensor-model-parallel-size 2 --use-distributed-optimizer --sequence-parallel", WISH)
+    assert spread == Candidate(2, 1, 1)
+    assert not whole.distributed_optimizer
+    assert evaluate(whole, WISH).memory > evaluate(spread, WISH).memory
+    assert "--use-distributed-optimizer" not in whole.flags(WISH)
+
+
+def test_the_closest_of_what_does_not_fit_needs_least() -> None:
+    large = wish(architecture=replace(MODEL, layers=160, hidden=8192, heads=64, head_width=128), schedules=("1f1b",))
+    grid = list(candidates(large))
+    found = plan(large, grid, top=1)
+    every = [evaluate(one, large).memory for one in grid if illegal(one, large) is None]
+    assert found.best == ()
+    assert found.closest is not None
+    assert found.closest.memory == min(every)
+    larger = enough_devices(large)
+    assert larger is not None
+    assert larger.fits
+    assert f"{larger.wish.devices} devices would do" in misses(found.closest)

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from explorer.core.placement import Hop, Placement, along, linear, mirrored, vee
+from explorer.core.placement import Hop, Placement, along, linear, loop, mirrored, vee, wave
 from explorer.core.problem import Communication, MemoryLimit, Network, Problem, Stash
 from explorer.core.units import TimeBase
 
@@ -61,11 +61,38 @@ def rotated(devices: int) -> Placement:
     return Placement(tuple(routes), tuple(m % 2 for m in range(devices)))
 
 
-def random_case(seed: int) -> tuple[Placement, Problem, bool]:
-    """A tiny placement, a random problem on it, and whether the backward is split."""
+SHAPES: dict[str, tuple[tuple[Placement, bool], ...]] = {
+    "linear": ((linear(2, 2), True), (linear(3, 2), False), (linear(2, 3), False), (linear(1, 2), True)),
+    "loop": ((loop(2, 1, 2), True), (loop(2, 2, 2), False), (loop(1, 2, 2), False)),
+    "v": ((vee(2, 1), True), (vee(2, 2), False), (vee(3, 1), True)),
+    "wave": ((wave(1, 1, 2), True), (wave(2, 1, 2), False), (wave(1, 2, 2), False)),
+    "mirrored": (
+        (mirrored(2, 2), True),
+        (mirrored(4, 2), False),
+        (mirrored(2, 3, route_of=(0, 1, 1)), False),
+        (mirrored(4, 4, 2), False),
+    ),
+    "irregular": ((along([0, 1, 0, 1], 1), True), (along([0, 1, 1, 0, 1], 1), False), (along([0, 1, 1], 2), False)),
+}
+"""By kind of placement, sizes of which all orders can be tried, and whether the backward is split there."""
+
+
+def random_case(
+    seed: int, shapes: Sequence[tuple[Placement, bool]] = (), mode: Communication | None = None
+) -> tuple[Placement, Problem, bool]:
+    """A tiny placement, a random problem on it, and whether the backward is split.
+
+    Parameters
+    ----------
+    shapes
+        Placements to choose from; some of each kind by default.
+    mode
+        What transfers do; any by default.
+    """
     random = Random(seed)
     placement, split = random.choice(
-        [
+        shapes
+        or [
             (linear(2, 2), True),
             (linear(3, 2), False),
             (linear(2, 3), False),
@@ -90,7 +117,7 @@ def random_case(seed: int) -> tuple[Placement, Problem, bool]:
         network=Network(
             ("wire",), np.zeros((devices, devices), np.int64), table(0, 2, 1), table(0, 4, profiles, chunks, 1)
         ),
-        communication=random.choice(list(Communication)),
+        communication=random.choice(list(Communication)) if mode is None else mode,
         stash=Stash(Fraction(1), held, np.minimum(held, table(0, 2, profiles, chunks)), np.zeros(chunks, np.int64)),
         sync=table(0, 4, chunks),
         memory_limit=random.choice([None, limit]),
