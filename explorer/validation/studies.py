@@ -5,6 +5,7 @@ Numbers of a system are fitted on the rows that say so, and the others judge the
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from fractions import Fraction
 from importlib.resources import files
@@ -15,6 +16,7 @@ from explorer import api
 from explorer.config import catalogue
 from explorer.config.decode import parse
 from explorer.config.recipe import AbstractCosts
+from explorer.config.system import System
 from explorer.core.op import Kind
 from explorer.costs.architecture import Architecture
 from explorer.costs.layers import layer_costs
@@ -204,9 +206,63 @@ def zero_bubble_memory() -> Study:
     )
 
 
+VTRAIN = "github.com/VIA-Research/vTrain (f8dda84), data/ground_truth_single.csv; Bang et al., arXiv:2312.12391"
+_SMALL = Fraction(1, 5)
+"""Efficiency of matrix products of width 1024 and 2048 on an A100, fitted on every second row of the table."""
+
+
+def vtrain_scaling() -> tuple[Study, Study]:
+    """How much longer an iteration takes with a deeper pipeline on as many GPUs: our model's and the plain rule's.
+
+    The plain rule: an iteration of m microbatches on p devices takes (m + p - 1) / p. Every eighth pair of the
+    published runs on one node of 8 A100 that differ in the degrees of pipeline and data parallelism only.
+    """
+    system = catalogue.load_system(SYSTEM)
+    system = replace(system, compute=replace(system.compute, products=_SMALL))
+    text = files("explorer.validation").joinpath("data").joinpath("vtrain.csv").read_text("utf-8")
+    ours, plain = [], []
+    for number, row in enumerate(csv.DictReader(text.splitlines())):
+        case = {name: float(value) if name.endswith("ms") else int(value) for name, value in row.items()}
+        depths = (int(case["pipeline"]), int(case["deeper_pipeline"]))
+        measured = case["deeper_ms"] / case["ms"]
+        runs = [_vtrain_run(case, depth) for depth in depths]
+        seconds = [
+            _iteration(model, training, depth, count, 1, system)
+            for depth, (model, training, count) in zip(depths, runs, strict=True)
+        ]
+        rule = [(count + depth - 1) / depth for depth, (_, _, count) in zip(depths, runs, strict=True)]
+        size = (
+            f"{case['gpus']} GPUs, {case['layers']} x {case['hidden']}, tensor {case['tensor']}, batch {case['batch']}"
+        )
+        what = f"{size} of {case['microbatch']}, pipeline {depths[0]} to {depths[1]}"
+        ours.append(Row(what, measured, seconds[1] / seconds[0], fitted=number % 2 == 0))
+        plain.append(Row(what, measured, rule[1] / rule[0], fitted=number % 2 == 0))
+    told = "fitted: the efficiency of matrix products (0.2: the models are small), on every second row"
+    aside = "for comparison, on the same rows: nothing but (m + p - 1) / p"
+    return (
+        Study("deeper pipelines", VTRAIN, "ratio of iteration times", tuple(ours), told),
+        Study("deeper pipelines, plain rule", VTRAIN, "ratio of iteration times", tuple(plain), aside),
+    )
+
+
+def _vtrain_run(case: dict[str, Any], depth: int) -> tuple[Architecture, Training, int]:
+    """A model, its training and its microbatches at one depth of the pipeline."""
+    data = case["gpus"] // (case["tensor"] * depth)
+    model = replace(_gpt({"name": "vTrain", **case}), positions=case["sequence"])
+    training = Training(case["sequence"], case["microbatch"], tensor=case["tensor"], data=data, flash_attention=False)
+    return model, training, case["batch"] // (case["microbatch"] * data)
+
+
 def all_studies() -> list[Study]:
     """Every study, in the order in which it is told."""
-    return [korthikanti_layers(), korthikanti_iterations(), megatron_throughput(), *zero_bubble(), zero_bubble_memory()]
+    return [
+        korthikanti_layers(),
+        korthikanti_iterations(),
+        megatron_throughput(),
+        *zero_bubble(),
+        zero_bubble_memory(),
+        *vtrain_scaling(),
+    ]
 
 
 def _name(row: dict[str, Any], schedule: str) -> str:
@@ -214,9 +270,16 @@ def _name(row: dict[str, Any], schedule: str) -> str:
     return f"{size}, {schedule}" if schedule else size
 
 
-def _iteration(model: Architecture, training: Training, pipeline: int, microbatches: int, chunks: int) -> float:
+def _iteration(
+    model: Architecture,
+    training: Training,
+    pipeline: int,
+    microbatches: int,
+    chunks: int,
+    system: System | None = None,
+) -> float:
     """Seconds from the first forward to the end of the optimiser's step."""
-    costs = TransformerCosts(model, training, catalogue.load_system(SYSTEM))
+    costs = TransformerCosts(model, training, system or catalogue.load_system(SYSTEM))
     name, options = ("interleaved-1f1b", {"chunks": chunks}) if chunks > 1 else ("1f1b", {})
     result = api.evaluate(name, costs, pipeline, microbatches, options=options, engine="longest-path")
     return float(result.makespan + costs.optimizer_seconds(result.schedule.placement))

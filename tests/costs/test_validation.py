@@ -54,6 +54,14 @@ def test_memory(found: dict[str, Study]) -> None:
     assert study.rank_correlation == 1
 
 
+def test_deeper_pipelines(found: dict[str, Study]) -> None:
+    """Better than (m + p - 1) / p, on the rows that the one efficiency was not fitted on."""
+    ours, plain = found["deeper pipelines"], found["deeper pipelines, plain rule"]
+    assert len(ours.judged) == len(plain.judged) == 31
+    assert ours.errors[0] < 0.75 * plain.errors[0]
+    assert ours.errors[2] < plain.errors[2]
+
+
 def test_statistics() -> None:
     rows = (Row("a", 1, 1.1, "g"), Row("b", 2, 1.8, "g"), Row("c", 4, 5, "g"), Row("d", 1, 9, fitted=True))
     study = Study("s", "none", "1", rows, "")
