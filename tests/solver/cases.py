@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
@@ -11,6 +12,8 @@ import numpy as np
 from explorer.core.placement import Hop, Placement, along, linear, loop, mirrored, vee, wave
 from explorer.core.problem import Communication, MemoryLimit, Network, Problem, Stash
 from explorer.core.units import TimeBase
+from explorer.evaluation.memory import peaks
+from solvers.optimum import one_by_one
 
 
 def uniform(
@@ -70,7 +73,6 @@ SHAPES: dict[str, tuple[tuple[Placement, bool], ...]] = {
         (mirrored(2, 2), True),
         (mirrored(4, 2), False),
         (mirrored(2, 3, route_of=(0, 1, 1)), False),
-        (mirrored(4, 4, 2), False),
     ),
     "irregular": ((along([0, 1, 0, 1], 1), True), (along([0, 1, 1, 0, 1], 1), False), (along([0, 1, 1], 2), False)),
 }
@@ -125,3 +127,14 @@ def random_case(
         posting=random.choice([0, 0, 1]),
     )
     return placement, problem, split
+
+
+def comparable_case(seed: int, kind: str, mode: Communication) -> tuple[Placement, Problem, bool]:
+    """A random case of a kind of placement and a mode; its limit, if any, is near what one microbatch needs there."""
+    placement, problem, split = random_case(seed, SHAPES[kind], mode)
+    if problem.memory_limit is None:
+        return placement, problem, split
+    random = Random(-seed - 1)
+    needed = peaks(one_by_one(placement, split), problem, problem.stash).tolist()
+    caps = tuple(max(1, need + random.choice((-1, 0, 0, 1, 1, 2, 3))) for need in needed)
+    return placement, replace(problem, memory_limit=MemoryLimit(caps, False, "some")), split

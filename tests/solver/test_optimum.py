@@ -21,8 +21,9 @@ from solvers.optimum import evaluated_again, one_by_one, optimum, waiting_can_he
 from solvers.outcome import Found, Infeasible, Proved, Unknown
 from solvers.scope import Objective, searching
 from solvers.solve import solve
-from tests.solver.brute import Run, every_run
-from tests.solver.cases import random_case, rotated, uniform
+from tests.solver.agreement import compare, kept
+from tests.solver.brute import every_run
+from tests.solver.cases import SHAPES, comparable_case, random_case, rotated, uniform
 
 
 def proved(problem: Problem, placement: Placement, *, split: bool, objective: Objective = Objective.MAKESPAN) -> int:
@@ -32,17 +33,10 @@ def proved(problem: Problem, placement: Placement, *, split: bool, objective: Ob
     return outcome.ticks
 
 
-def feasible(problem: Problem, runs: list[Run]) -> list[Run]:
-    if problem.memory_limit is None:
-        return runs
-    caps = problem.memory_limit.per_device
-    return [run for run in runs if all(peak <= cap for peak, cap in zip(run.peaks, caps, strict=True))]
-
-
 @pytest.mark.parametrize("seed", range(24))
 def test_optimum_is_the_best_of_all_orders(seed: int) -> None:
     placement, problem, split = random_case(seed)
-    runs = feasible(problem, list(every_run(placement, problem, split)))
+    runs = kept(problem, list(every_run(placement, problem, split)))
     outcome = optimum(problem, placement, split=split)
     free = solve(build(problem, searching(problem, placement, split=split)))
     if not runs:
@@ -71,6 +65,27 @@ def test_span_is_bracketed_by_all_orders(seed: int) -> None:
     assert isinstance(outcome, Proved | Found)
     bound = outcome.ticks if isinstance(outcome, Proved) else outcome.bound
     assert bound <= best <= outcome.ticks
+
+
+@pytest.mark.parametrize("mode", list(Communication))
+@pytest.mark.parametrize("kind", SHAPES)
+def test_all_orders_both_models_and_the_bounds_agree(kind: str, mode: Communication) -> None:
+    for seed in range(3):
+        placement, problem, split = comparable_case(seed, kind, mode)
+        runs = list(every_run(placement, problem, split))
+        for objective in Objective:
+            assert compare(placement, problem, split, objective, runs).wrong == ()
+
+
+def test_a_wrong_optimum_is_a_disagreement() -> None:
+    placement, problem, split = linear(2, 2), uniform(linear(2, 2)), True
+    runs = list(every_run(placement, problem, split))
+    best = min(run.makespan for run in runs)
+    assert compare(placement, problem, split, Objective.MAKESPAN, runs).wrong == ()
+    worse = [run for run in runs if run.makespan > best]
+    better = [*runs, runs[0]._replace(makespan=best - 1)]
+    assert compare(placement, problem, split, Objective.MAKESPAN, worse).wrong
+    assert len(compare(placement, problem, split, Objective.MAKESPAN, better).wrong) > 1  # the bound is met, so over it
 
 
 def test_rotated_replicas_beat_mirrored_ones() -> None:
