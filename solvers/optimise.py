@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 
 import schedules
 from explorer.core.errors import Inapplicable, UsageError, nearest
@@ -16,7 +17,7 @@ from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
 from explorer.evaluation.case import case_of
 from explorer.evaluation.longest_path import evaluate
-from explorer.evaluation.memory import fits, peaks
+from explorer.evaluation.memory import fits, peaks, static
 from schedules.registry import Recipe
 from solvers.bounds import Bound
 from solvers.incumbent import Watch, measured
@@ -86,6 +87,8 @@ class Compared:
         By `Loss`, in the unit of time.
     peak_activations
         The greatest of a device, in device units.
+    peak_memory
+        The greatest of a device with its static memory, in bytes; None if costs are abstract.
     """
 
     name: str
@@ -96,6 +99,7 @@ class Compared:
     same_placement: bool
     losses: Mapping[Loss, Fraction]
     peak_activations: Fraction
+    peak_memory: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,24 +222,65 @@ def optimise(
     Inapplicable
         If there are several placements whose devices differ.
     """
-    known = list(named_schedules(recipe, candidates[0], options or {}, settings.objective))
-    seeds = list(known)
+    known = Remembered(named_schedules(recipe, candidates[0], options or {}, settings.objective))
+    hints: list[Named] = []
     if hint is not None:
         _require_hint(hint, candidates[0], recipe(candidates[0]))
-        seeds.insert(0, ("the hint", hint))
-    placement, answer = _best(recipe, candidates, settings, seeds, watch)
+        hints.append(("the hint", hint))
+    placement, answer = _best(recipe, candidates, settings, lambda: chain(hints, known), watch)
     problem = recipe(placement)
     best = None
     if not isinstance(answer.outcome, Infeasible):
         best = problem.time.value(answer.outcome.ticks)
-    rows = [compared(name, schedule, recipe, placement, settings.objective, best) for name, schedule in known]
+    rows, stopped = comparisons(known, recipe, placement, settings.objective, best)
     by_span = settings.objective is Objective.SPAN
     rows.sort(key=lambda row: row.longest_device_span if by_span else row.makespan)
+    answer = replace(answer, interrupted=answer.interrupted or stopped)
     return Optimum(problem, placement, settings, answer, tuple(rows))
 
 
+class Remembered:
+    """Schedules that are made when they are first asked for, and kept.
+
+    So they are made within the search, which Ctrl-C may end while they are: nothing that has been found is lost.
+
+    Parameters
+    ----------
+    source
+        Makes them.
+    """
+
+    def __init__(self, source: Iterator[Named]) -> None:
+        self._source = source
+        self._made: list[Named] = []
+
+    def __iter__(self) -> Iterator[Named]:
+        """Those that are there, then the others; an interruption ends them for good."""
+        yield from self._made
+        for one in self._source:
+            self._made.append(one)
+            yield one
+
+
+def comparisons(
+    known: Iterable[Named], recipe: Recipe, placement: Placement, objective: Objective, best: Fraction | None
+) -> tuple[list[Compared], bool]:
+    """Named schedules beside a best objective, see `compared`; and whether Ctrl-C has left some out."""
+    rows: list[Compared] = []
+    try:
+        for name, schedule in known:
+            rows.append(compared(name, schedule, recipe, placement, objective, best))
+    except KeyboardInterrupt:
+        return rows, True
+    return rows, False
+
+
 def _best(
-    recipe: Recipe, candidates: Sequence[Placement], settings: Settings, seeds: list[Named], watch: Watch
+    recipe: Recipe,
+    candidates: Sequence[Placement],
+    settings: Settings,
+    seeds: Callable[[], Iterable[Named]],
+    watch: Watch,
 ) -> tuple[Placement, Answer]:
     """The best of the placements' answers; its bound is the least of all."""
     started = time.monotonic()
@@ -246,7 +291,7 @@ def _best(
             _require_equal_devices(problem)
         left = settings.time_limit - (time.monotonic() - started)
         answer = search(
-            problem, placement, split=settings.split, known=seeds, objective=settings.objective,
+            problem, placement, split=settings.split, known=seeds(), objective=settings.objective,
             time_limit=max(0.0, left / (len(candidates) - place)), workers=settings.workers, seed=settings.seed,
             watch=watch,
         )  # fmt: skip
@@ -317,6 +362,7 @@ def compared(
     value = problem.time.value
     makespan, span = value(timeline.makespan), value(int(timeline.spans.max()))
     own = makespan if objective is Objective.MAKESPAN else span
+    in_bytes = problem.bytes
     return Compared(
         name=name,
         makespan=makespan,
@@ -326,6 +372,9 @@ def compared(
         same_placement=schedule.placement.routes == placement.routes,
         losses={loss: ticks * problem.time.tick for loss, ticks in losses(timeline, problem).items()},
         peak_activations=problem.stash.unit * int(peaks(schedule, problem, problem.stash).max()),
+        peak_memory=None
+        if in_bytes is None
+        else int((peaks(schedule, problem, in_bytes) + static(schedule, in_bytes)).max()),
     )
 
 

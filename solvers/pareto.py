@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 
 from explorer.config.limits import memory_limit
 from explorer.core.errors import UsageError
@@ -17,7 +18,7 @@ from explorer.evaluation.memory import peaks
 from schedules.registry import Recipe
 from solvers.bounds import Bound
 from solvers.incumbent import Refuted, Watch
-from solvers.optimise import Compared, Settings, compared, named_schedules
+from solvers.optimise import Compared, Remembered, Settings, comparisons, named_schedules
 from solvers.optimum import one_by_one, too_little_memory
 from solvers.outcome import Found, Infeasible, Proved
 from solvers.search import Answer, Named, search
@@ -103,29 +104,32 @@ def frontier(
     least = problem.stash.unit * int(peaks(first, problem, problem.stash).max())
     steps = [_limit(text, problem) for text in limits] or _whole(problem, placement, least, most)
     steps.sort(key=lambda limit: limit.per_device)
-    known = list(named_schedules(recipe, placement, options or {}, settings.objective))
+    known = Remembered(named_schedules(recipe, placement, options or {}, settings.objective))
     points = _search(problem, placement, settings, steps, known, watch)
+    rows, stopped = comparisons(known, recipe, placement, settings.objective, None)
+    if stopped:
+        points[-1] = replace(points[-1], answer=replace(points[-1].answer, interrupted=True))
     below = replace(problem, memory_limit=_units(problem, least - problem.stash.unit))
     return Frontier(
         problem, placement, settings, tuple(_bounded(points)), least, too_little_memory(first, below) or "",
-        tuple(compared(name, schedule, recipe, placement, settings.objective, None) for name, schedule in known),
+        tuple(rows),
     )  # fmt: skip
 
 
 def _search(
-    problem: Problem, placement: Placement, settings: Settings, steps: list[MemoryLimit], known: list[Named],
+    problem: Problem, placement: Placement, settings: Settings, steps: list[MemoryLimit], known: Iterable[Named],
     watch: Callable[[str], Watch],
 ) -> list[Point]:  # fmt: skip
     started = time.monotonic()
     points: list[Point] = []
     for place, limit in enumerate(steps):
         left = settings.time_limit - (time.monotonic() - started)
-        seeds = list(known)
+        seeds: list[Named] = []
         last = points[-1].answer.outcome if points else None
         if isinstance(last, Proved | Found):
-            seeds.insert(0, (f"the best within {points[-1].limit.text}", last.timeline.schedule))
+            seeds.append((f"the best within {points[-1].limit.text}", last.timeline.schedule))
         answer = search(
-            replace(problem, memory_limit=limit), placement, split=settings.split, known=seeds,
+            replace(problem, memory_limit=limit), placement, split=settings.split, known=chain(seeds, known),
             objective=settings.objective, time_limit=max(0.0, left / (len(steps) - place)), workers=settings.workers,
             seed=settings.seed, watch=watch(limit.text),
         )  # fmt: skip

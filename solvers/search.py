@@ -118,9 +118,9 @@ def search(
         return Answer(Infeasible(reason), None, "", "", 0.0, False)
     start = best_bound if objective is Objective.MAKESPAN else span_bound
     best = Incumbent(problem, objective, first, "one microbatch at a time", start(problem, placement, split), watch)
-    shop = Shop.of(problem, placement, split)
     interrupted = False
     try:
+        shop = Shop.of(problem, placement, split)
         _seeds(best, shop, known)
         _bounds(best, shop, time_limit / 2)
         if not best.proved and len(shop) >= STRETCH_FROM:

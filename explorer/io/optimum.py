@@ -95,6 +95,7 @@ def row(one: Compared) -> dict[str, Any]:
         "fits_memory": one.fits_memory,
         "same_placement": one.same_placement,
         "peak_activations": as_number(one.peak_activations),
+        "peak_memory": one.peak_memory,
         "losses": {str(loss): as_number(time) for loss, time in one.losses.items()},
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -36,7 +38,8 @@ def _points(result: Frontier) -> Table:
     for point in result.points:
         outcome, bound, ticks = point.answer.outcome, point.answer.bound, _ticks(point, result)
         if isinstance(outcome, Infeasible) or bound is None:
-            table.add_row(point.limit.text, "-", "-", Text("infeasible", "red"), "", "")
+            reason = outcome.reason if isinstance(outcome, Infeasible) else ""
+            table.add_row(point.limit.text, "-", "-", Text("infeasible", "red"), "", reason)
             continue
         proved = isinstance(outcome, Proved)
         table.add_row(
@@ -55,26 +58,39 @@ def _ticks(point: Point, result: Frontier) -> int:
 def _named(result: Frontier) -> Table:
     unit, span = result.problem.time.unit, result.settings.objective is Objective.SPAN
     table = Table(title="Named schedules", title_justify="left")
-    for column in ("schedule", "activations", "span" if span else "makespan", "over the frontier"):
+    held = "memory" if in_bytes(result) else "activations"
+    for column in ("schedule", held, "span" if span else "makespan", "over the frontier"):
         table.add_column(column, justify="left" if column == "schedule" else "right")
-    for row in sorted(result.compared, key=lambda one: (one.peak_activations, one.makespan)):
+    for row in sorted(result.compared, key=lambda one: (memory(one, result), one.makespan)):
         own = row.longest_device_span if span else row.makespan
-        best = _within(row, result)
+        best = within(row, result)
         over = "-" if not best else f"{float(own / result.problem.time.value(best) - 1) * 100:+.1f}%"
         name = row.name if row.same_placement else f"{row.name} (another placement)"
-        table.add_row(name, numbers.plain(row.peak_activations), numbers.time(own, unit), over)
+        needs = memory(row, result)
+        shown = numbers.size(int(needs)) if in_bytes(result) else numbers.plain(needs)
+        table.add_row(name, shown, numbers.time(own, unit), over)
     return table
 
 
-def _within(row: Compared, result: Frontier) -> int:
-    """The best of the points whose limit a schedule's memory reaches; 0 if there is none, or limits are in bytes."""
-    unit = result.problem.stash.unit
+def in_bytes(result: Frontier) -> bool:
+    """Whether memory is in bytes here: it is as soon as a limit is."""
+    return any(point.limit.in_bytes for point in result.points)
+
+
+def memory(row: Compared, result: Frontier) -> Fraction:
+    """What a named schedule needs of a device, as the limits count it: bytes with static memory, or activations."""
+    return Fraction(row.peak_memory or 0) if in_bytes(result) else row.peak_activations
+
+
+def within(row: Compared, result: Frontier) -> int:
+    """The best of the points whose limit a schedule's memory reaches; 0 if there is none."""
     return min(
         (
             ticks
             for point in result.points
-            if not point.limit.in_bytes and max(point.limit.per_device) * unit <= row.peak_activations
+            if max(point.limit.per_device) * (1 if point.limit.in_bytes else result.problem.stash.unit)
+            <= (row.peak_memory or 0 if point.limit.in_bytes else row.peak_activations)
             and (ticks := _ticks(point, result))
         ),
         default=0,
-    )  # fmt: skip
+    )

@@ -18,17 +18,19 @@ from explorer.core.schedule import Schedule
 from explorer.evaluation.checker import verify
 from explorer.evaluation.longest_path import evaluate
 from explorer.evaluation.memory import fits
+from schedules.one_f_one_b import one_f_one_b
 from solvers.bounds import Bound
 from solvers.incumbent import Progress, Refuted, measured
 from solvers.model import PARTS, REDUNDANT, build
 from solvers.model.symmetry import identical_in_order
-from solvers.optimise import Optimum, Settings, named_schedules, optimise, placements
+from solvers.optimise import Optimum, Remembered, Settings, named_schedules, optimise, placements
 from solvers.optimum import one_by_one, too_little_memory, waiting_can_help
 from solvers.orders.known import RULES, annealed, followed, listed
 from solvers.outcome import Found, Infeasible, Proved
+from solvers.pareto import frontier
 from solvers.relaxation import bounds
 from solvers.scope import Objective, searching
-from solvers.search import ANNEAL_FROM, search
+from solvers.search import ANNEAL_FROM, Named, search
 from solvers.shop import Shop
 from solvers.solve import solve
 from tests.solver.brute import Run, every_run
@@ -210,6 +212,41 @@ def test_an_interruption_returns_the_best_so_far() -> None:
     assert verify(answer.outcome.timeline, problem) == []
     assert [now.best for now in told] == sorted((now.best for now in told), reverse=True)
     assert [now.bound for now in told] == sorted(now.bound for now in told)
+
+
+def made_until_interrupted(*_: object, **__: object) -> Iterator[Named]:
+    yield "1f1b", one_f_one_b(3, 4)
+    raise KeyboardInterrupt
+
+
+def test_an_interruption_while_named_schedules_are_made_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("optimise", "pareto"):
+        monkeypatch.setattr(f"solvers.{module}.named_schedules", made_until_interrupted)
+    costs, placement = AbstractCosts(input_grad=Fraction(2), weight_grad=Fraction(3)), linear(3, 4)
+    result = optimise(costs.problem, [placement], Settings())
+    assert result.answer.interrupted
+    assert [row.name for row in result.compared] == ["1f1b"]
+    assert result.timeline is not None
+    assert verify(result.timeline, result.problem) == []
+    assert result.ticks is not None
+    split = one_f_one_b(3, 4).with_split_backward()
+    assert result.ticks <= evaluate(split, result.problem).makespan
+    points = frontier(costs.problem, placement, Settings(), limits=("2", "3")).points
+    assert [(point.limit.text, point.answer.interrupted) for point in points] == [("2", True)]
+
+
+def test_named_schedules_are_made_once_and_kept() -> None:
+    made: list[str] = []
+
+    def source() -> Iterator[Named]:
+        for name in ("first", "second", "third"):
+            made.append(name)
+            yield name, one_f_one_b(2, 2)
+
+    known = Remembered(source())
+    assert next(iter(known))[0] == "first"
+    assert made == ["first"]
+    assert [name for name, _ in known] == [name for name, _ in known] == made == ["first", "second", "third"]
 
 
 def test_one_worker_is_repeatable() -> None:

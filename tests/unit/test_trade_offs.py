@@ -6,12 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from explorer import api
 from explorer.cli.boundary import guarded
+from explorer.config import catalogue
+from explorer.config.modelled import ModelledCosts
 from explorer.config.recipe import AbstractCosts
 from explorer.core.placement import linear
 from explorer.reports import pictures
 from explorer.reports.figures import frontier, winners
 from explorer.reports.figures.winners import Field, Grid
+from explorer.reports.pareto import within
 from solvers.optimise import Settings
 from solvers.outcome import Found, Proved
 from solvers.pareto import frontier as search
@@ -48,6 +52,45 @@ def test_every_named_schedule_is_marked_once(found):
     for row in found.compared:
         mark = marks[row.name]
         assert (mark.memory, mark.time, mark.own) == (row.peak_activations, row.makespan, row.same_placement)
+
+
+@pytest.fixture(scope="module")
+def found_in_bytes():
+    costs = ModelledCosts(catalogue.load_model("llama3-8b"), catalogue.load_system("h100-sxm"))
+    return search(costs.problem, linear(4, 6), Settings(time_limit=4.0), limits=("1300GiB", "3000GiB"))
+
+
+def test_schedules_are_marked_by_their_bytes_where_limits_are_in_bytes(found_in_bytes):
+    result = found_in_bytes
+    marks = {name: mark for mark in frontier.curve(result).marks for name in mark.names}
+    assert sorted(marks) == sorted(row.name for row in result.compared)
+    largest = max(max(point.limit.per_device) for point in result.points)
+    costs = ModelledCosts(catalogue.load_model("llama3-8b"), catalogue.load_system("h100-sxm"))
+    needed = {}
+    for row in result.compared:
+        name, *given = row.name.split(":")
+        options = {key: int(value) for key, value in (text.split("=") for text in given)}
+        devices = api.evaluate(name, costs, 4, 6, engine="longest-path", **options).devices
+        needed[row.name] = max(int(device.peak_memory) for device in devices)
+    assert {row.name: row.peak_memory for row in result.compared} == needed
+    per_byte = max(limit.limit for limit in frontier.curve(result).steps) / largest
+    assert {name: mark.memory for name, mark in marks.items()} == pytest.approx(
+        {name: size * per_byte for name, size in needed.items()}
+    )
+
+
+def test_a_schedule_is_held_against_the_points_within_its_bytes(found_in_bytes):
+    result = found_in_bytes
+    gpipe = next(row for row in result.compared if row.name == "gpipe")
+    tight, loose = (point.answer.outcome.timeline.makespan for point in result.points)
+    assert loose < tight
+    for memory, best in (
+        (1300 * 2**30 - 1, 0),
+        (1300 * 2**30, tight),
+        (3000 * 2**30 - 1, tight),
+        (3000 * 2**30, loose),
+    ):
+        assert within(replace(gpipe, peak_memory=memory), result) == best
 
 
 def test_labels_of_a_frontier_do_not_overlap(found):

@@ -52,7 +52,7 @@ class Curve:
     steps
         From the tightest feasible limit on.
     marks
-        Named schedules; none where limits are in bytes, of which schedules tell nothing here.
+        Named schedules.
     """
 
     title: str
@@ -83,9 +83,10 @@ def curve(result: Frontier) -> Curve:
         for (limit, outcome, bound), time in zip(solved, times, strict=True)
     )  # fmt: skip
     groups: dict[tuple[float, float, bool], list[str]] = {}
-    for row in () if in_bytes else result.compared:
+    for row in result.compared:
         own = row.longest_device_span if span else row.makespan
-        groups.setdefault((float(row.peak_activations), float(own / factor), row.same_placement), []).append(row.name)
+        needs = (row.peak_memory or 0) * per_unit if in_bytes else float(row.peak_activations)
+        groups.setdefault((needs, float(own / factor), row.same_placement), []).append(row.name)
     name = "longest device span" if span else "makespan"
     shown = f"{problem.title}, {result.placement.devices} devices, {result.placement.microbatches} microbatches"
     return Curve(
