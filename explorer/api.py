@@ -113,6 +113,9 @@ def evaluate(
         schedule = schedule.with_split_backward() if backward == "split" else schedule.with_fused_backward()
     problem = costs.problem(schedule.placement)
     case = case_of(problem, schedule.placement, options, split=schedule.splits_backward)
+    asynchrony = named.asynchrony(case) if named else None
+    if asynchrony is not None:
+        require_one_step(problem, name)
     waits: tuple[str, ...] = ()
     if _discipline(messages, engine) is Messages.INDEPENDENT:
         timeline, used, confirmed_by = run(schedule, problem, engine)
@@ -120,7 +123,6 @@ def evaluate(
         queued = in_order(schedule, problem, Messages(messages))
         timeline, used, confirmed_by = queued.timeline, "longest-path", None
         shown, waits = {**shown, "messages": messages}, told(queued, problem)
-    asynchrony = named.asynchrony(case) if named else None
     return assess(
         name,
         {"devices": schedule.devices, "microbatches": schedule.microbatches, **shown},
@@ -326,6 +328,18 @@ def _steady(
         return built.with_split_backward() if backward == "split" else built
 
     return steady_state(build, problem)
+
+
+def require_one_step(problem: Problem, name: str) -> None:
+    """Check that a schedule without a flush is not given an optimiser's step.
+
+    Raises
+    ------
+    Inapplicable
+        If it is: such a schedule updates its weights again and again, not once at the end.
+    """
+    if any(problem.optimizer):
+        raise Inapplicable(f"{name} updates its weights within the run, not once at its end; leave the optimiser out")
 
 
 def _bound(timeline: Timeline, problem: Problem) -> LowerBound:

@@ -51,6 +51,8 @@ def simple_bounds(
 ) -> tuple[Bound, ...]:
     """The critical path of one microbatch; each device's work with its head and tail; each device's synchronisations.
 
+    Whichever device is done last with its gradients still takes its optimiser step: the shortest one at least.
+
     Parameters
     ----------
     problem, placement
@@ -62,18 +64,20 @@ def simple_bounds(
     """
     case = _Case(Costs(problem, placement), split, pairs)
     owed = owed_syncs(problem, placement)
-    longest = max(path.length for path in case.paths)
+    last = min(problem.steps[device] for device, chunks in enumerate(placement.resident) if chunks)
+    longest = max(path.length for path in case.paths) + last
     bounds = [Bound(longest, "critical path of one microbatch")]
     for device, chunks in enumerate(placement.resident):
         if case.on(device):
             head, tail = case.head(device), case.tail(device)
             work = case.work(case.on(device), sends=True)
-            around = ", with what must precede and follow it" if head or tail else ""
-            bounds.append(Bound(head + work + tail, f"work of device {device}{around}"))
+            step = problem.steps[device]
+            around = ", with what must precede and follow it" if head or tail or step else ""
+            bounds.append(Bound(head + work + max(tail + last, step), f"work of device {device}{around}"))
         syncs = [chunk for chunk in chunks if chunk in owed]
         if syncs:
             ticks = min(map(case.gradients, syncs)) + sum(int(problem.sync[chunk]) for chunk in syncs)
-            bounds.append(Bound(ticks, f"gradient synchronisations of device {device}"))
+            bounds.append(Bound(ticks + problem.steps[device], f"gradient synchronisations of device {device}"))
     return tuple(bounds)
 
 

@@ -26,7 +26,7 @@ class Loss(StrEnum):
     ``communication``   between ops, while an input is on its way, or a blocking send keeps it
     ``overhead``        launching ops and posting sends
     ``steady state``    between ops, for want of anything to do
-    ``drain``           behind its last op
+    ``drain``           behind its last op, with gradient synchronisation and the optimiser's step
     ==================  =================================================================================
     """
 

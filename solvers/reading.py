@@ -8,7 +8,7 @@ import numpy as np
 
 from explorer.core.op import Overlapped
 from explorer.core.schedule import Schedule
-from explorer.core.timeline import Sync, Timeline
+from explorer.core.timeline import Sync, Timeline, Update
 from solvers.model.variables import Model, Task
 from solvers.work import every_op
 
@@ -61,6 +61,7 @@ def timeline_of(model: Model, schedule: Schedule, value: Value) -> Timeline:
                 key=lambda sync: (sync.start, sync.chunk),
             )
         ),
+        tuple(Update(s.device, value(s.start), value(s.start) + s.ticks) for s in model.steps),
     )
 
 
@@ -75,4 +76,6 @@ def difference(one: Timeline, other: Timeline) -> str | None:
             return f"{name} of {where} is {ours[row]} in one, {theirs[row]} in the other"
     if one.syncs != other.syncs:
         return f"gradient synchronisations are {one.syncs} in one, {other.syncs} in the other"
+    if one.updates != other.updates:
+        return f"optimiser steps are {one.updates} in one, {other.updates} in the other"
     return None

@@ -21,7 +21,7 @@ class Objective(StrEnum):
     """What is made as small as possible.
 
     ============  ==========================================================================
-    ``makespan``  the end of the last op and of the last gradient synchronisation
+    ``makespan``  the end of the last op, of the last gradient synchronisation and of the last optimiser step
     ``span``      the longest time between a device's first start and its last end
     ============  ==========================================================================
     """
@@ -183,11 +183,13 @@ def evaluating(schedule: Schedule, problem: Problem, *, horizon: int | None = No
 def serial_horizon(costs: Costs, entries: Iterable[Iterable[Entry]]) -> int:
     """Ticks that no earliest timeline of these entries exceeds.
 
-    Until the makespan some occupancy, transfer or synchronisation is always in progress, so their sum bounds it.
+    Until the last optimiser step starts some occupancy, transfer or synchronisation is always in progress, so their sum
+    and that of the longest step bound the makespan.
     """
     occupancies = [costs.occupancy(entry) for device in entries for entry in device]
     syncs = owed_syncs(costs.problem, costs.placement)
     return (
         sum(o.busy + sum(max(send.delay, send.hold) for send in o.sends) for o in occupancies)
         + sum(int(costs.problem.sync[chunk]) for chunk in syncs)
+        + max(costs.problem.steps)
     )  # fmt: skip

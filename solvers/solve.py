@@ -136,14 +136,17 @@ def give_hint(model: Model, timeline: Timeline) -> None:
     starts = {sync.chunk: sync.start for sync in timeline.syncs}
     for sync in model.syncs:
         model.cp.add_hint(sync.start, starts[sync.chunk])
+    begun = {update.device: update.start for update in timeline.updates}
+    for step in model.steps:
+        model.cp.add_hint(step.start, begun[step.device])
 
 
 def evaluate(schedule: Schedule, problem: Problem) -> Timeline:
     """A named schedule as a fixed assignment: the model with its order pinned, everything as early as possible.
 
-    The least sum of all starts is proved; of all timelines of an order only the earliest one has it. Synchronisations,
-    for which nothing waits, follow in a second proof. A memory limit is left out: an evaluation reports memory, it does
-    not limit it.
+    The least sum of all starts is proved; of all timelines of an order only the earliest one has it. Synchronisations
+    and optimiser steps, for which no op waits, follow in a second proof. A memory limit is left out: an evaluation
+    reports memory, it does not limit it.
 
     Raises
     ------
@@ -165,10 +168,11 @@ def evaluate(schedule: Schedule, problem: Problem) -> Timeline:
     starts = [task.start for task in model.all_tasks()]
     starts += [sent for _, sent in model.queued()]
     solver = _least_sum(model, schedule, starts)
-    if model.syncs:
+    behind = [sync.start for sync in model.syncs] + [step.start for step in model.steps]
+    if behind:
         for start in starts:
             model.cp.add(start == solver.value(start))
-        solver = _least_sum(model, schedule, [sync.start for sync in model.syncs])
+        solver = _least_sum(model, schedule, behind)
     return timeline_of(model, schedule, solver.value)
 
 

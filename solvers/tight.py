@@ -16,10 +16,16 @@ def loose(model: Model, timeline: Timeline) -> str | None:
 
     Each op must start at 0, or exactly when its device or an input releases it; each transfer when it is ready, or
     exactly when the one served before it releases a link; each synchronisation when its gradients are there, or exactly
-    when another one on one of its devices ends. A timeline that satisfies the model and this is the earliest one of its
+    when another one on one of its devices ends; each optimiser step exactly when the last of its device's ops and
+    synchronisations is done. A timeline that satisfies the model and this is the earliest one of its
     order, as long as no ops wait for one another in a circle. Linear in the number of ops, but for sorting.
     """
-    return _loose_op(model, timeline) or _loose_transfer(model, timeline) or _loose_sync(model, timeline)
+    return (
+        _loose_op(model, timeline)
+        or _loose_transfer(model, timeline)
+        or _loose_sync(model, timeline)
+        or _loose_step(model, timeline)
+    )
 
 
 def _rows(timeline: Timeline) -> dict[Op, int]:
@@ -75,4 +81,14 @@ def _loose_sync(model: Model, timeline: Timeline) -> str | None:
         ends = {other.end for other in timeline.syncs if other is not sync and set(other.devices) & set(sync.devices)}
         if sync.start != ready[sync.chunk] and sync.start not in ends:
             return f"the synchronisation of chunk {sync.chunk} starts at {sync.start}, but could earlier"
+    return None
+
+
+def _loose_step(model: Model, timeline: Timeline) -> str | None:
+    row_of = _rows(timeline)
+    for update in timeline.updates:
+        done = [int(timeline.free[row_of[task.occupancy.ops[0]]]) for task in model.tasks[update.device]]
+        done += [sync.end for sync in timeline.syncs if update.device in sync.devices]
+        if update.start > max(done, default=0):
+            return f"the optimiser step of device {update.device} starts at {update.start}, but could earlier"
     return None

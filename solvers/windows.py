@@ -111,9 +111,13 @@ def _windows(graph: _Graph, head: IntArray, tail: IntArray) -> Windows:
 
 
 def _alone(shop: Shop) -> IntArray:
-    """(ops,) From an op's start until its device may go on and what its own end sets going is done."""
-    sync = [c.duration + int(shop.problem.sync[c.sync]) if c.sync >= 0 else 0 for c in shop.classes]
-    alone = np.maximum(np.array(sync, np.int64), np.array([c.busy for c in shop.classes], np.int64))
+    """(ops,) From an op's start until what its own end sets going is done, and the optimiser step behind that."""
+    problem, hosts, steps = shop.problem, shop.placement.hosts, shop.problem.steps
+    sync = [
+        c.duration + int(problem.sync[c.sync]) + max(steps[host] for host in hosts[c.sync]) if c.sync >= 0 else 0
+        for c in shop.classes
+    ]
+    alone = np.maximum(np.array(sync, np.int64), np.array([c.busy + steps[c.device] for c in shop.classes], np.int64))
     return alone[shop.class_of]
 
 

@@ -187,6 +187,7 @@ def problems(
         posting=draw(st.integers(0, 2)) if overheads else 0,
         overlap=overlap,
         copies=draw(st.sampled_from([1, 1, 1, 3])) if sync else 1,
+        optimizer=tuple(_table(draw, (placement.devices,), 9).tolist()) if draw(st.booleans()) else (),
     )
 
 

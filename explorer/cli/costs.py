@@ -18,9 +18,9 @@ from explorer.core.units import duration, number
 if TYPE_CHECKING:
     from explorer.costs.training import Training
 
-_TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time")
+_TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step")
 _FACTORS = ("stage_factors", "microbatch_factors", "memory_factors")
-_MODELLED = ("system", "model", "embeddings", "devices_per_node", "device_map")
+_MODELLED = ("system", "model", "embeddings", "optimizer", "devices_per_node", "device_map")
 
 
 def from_options(options: ProblemOptions) -> Costs:
@@ -75,6 +75,7 @@ def from_options(options: ProblemOptions) -> Costs:
             options.training,
             options.data_parallel,
             layout=replace(layout, copies=1),
+            optimizer=options.optimizer,
             title=f"{model} on {system}",
             **common,
         )
@@ -84,6 +85,7 @@ def from_options(options: ProblemOptions) -> Costs:
         title=f"{model} on {system}",
         embeddings=options.embeddings,
         layout=layout,
+        optimizer=options.optimizer,
         **common,
     )
 

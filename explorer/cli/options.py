@@ -84,6 +84,10 @@ class ProblemOptions:
             "--sync-time", help="Time to all-reduce one device's share of the gradients (default: 0).", panel=_ABSTRACT
         ),
     ] = None
+    optimizer_step: Annotated[
+        str | None,
+        _option("--optimizer-step", help="Time of the optimiser on one device's share (default: 0).", panel=_ABSTRACT),
+    ] = None
     per_stage: Annotated[
         bool,
         _option("--per-stage", help="Costs are those of a stage, not of a device's share.", panel=_ABSTRACT),
@@ -149,6 +153,9 @@ class ProblemOptions:
     embeddings: Annotated[
         bool,
         _option("--embeddings", help="Count the embedding and the vocabulary head as well.", panel=_MODELLED),
+    ] = False
+    optimizer: Annotated[
+        bool, _option("--optimizer", help="Count the optimiser's step, from the bytes it moves.", panel=_MODELLED)
     ] = False
     measured: Annotated[
         str | None, _option("--costs", help="Measured costs: of `explorer calibrate`, or .csv.", panel=_MODELLED)

@@ -55,6 +55,7 @@ class SystemCosts(ABC):
     system: System
     communication: Communication | None
     gradient_sync: bool
+    optimizer: bool
     freed_at_input: Fraction
     overlap: Fraction
     memory_limit: str | None
@@ -68,6 +69,10 @@ class SystemCosts(ABC):
     @abstractmethod
     def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
         """How long the all-reduce of each chunk's gradients takes."""
+
+    @abstractmethod
+    def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
+        """Seconds of each device's optimiser step."""
 
     def slots(self, placement: Placement) -> tuple[int, ...]:
         """Where in the system the pipeline's devices sit."""
@@ -97,6 +102,7 @@ class SystemCosts(ABC):
         whole = Fraction(placement.devices * len(placement.routes), self._blocks_of_routes(placement, work))
         stash = _stash(work.blocks, self.freed_at_input, whole)
         syncs = self.sync_seconds(placement, slots, chunks) if self.gradient_sync else [Fraction(0)] * len(chunks)
+        steps = self.optimizer_times(placement, chunks) if self.optimizer else []
         return Problem(
             time=clock.base,
             durations=durations,
@@ -112,6 +118,7 @@ class SystemCosts(ABC):
             posting=clock.ticks(self.system.overheads.posting),
             overlap=self.overlap,
             copies=self.layout.copies,
+            optimizer=tuple(map(clock.ticks, steps)),
             rounding=clock.error,
             title=f"{self.title}, {work.batch} {'sequence' if work.batch == 1 else 'sequences'} a microbatch",
             notes=work.notes,
@@ -163,6 +170,8 @@ class ModelledCosts(SystemCosts):
         Whether first stages hold the embedding too, and last stages the vocabulary head.
     gradient_sync
         Whether replicas all-reduce their gradients.
+    optimizer
+        Whether the optimiser's step counts.
     freed_at_input
         The share of an activation that I frees.
     overlap
@@ -185,6 +194,7 @@ class ModelledCosts(SystemCosts):
     memory_limit: str | None = None
     layout: Layout = field(default_factory=Layout)
     title: str = "modelled costs"
+    optimizer: bool = False
 
     def __post_init__(self) -> None:
         check_shares(self.freed_at_input, self.overlap)
@@ -221,6 +231,22 @@ class ModelledCosts(SystemCosts):
             return ring_seconds(system, hosts, len(placement.hosts[chunk]) * copies, chunks[chunk].gradient)
 
         return [seconds(chunk) for chunk in range(placement.chunks)]
+
+    def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
+        """What the optimiser moves through memory on each device, which bounds it: it computes next to nothing.
+
+        It reads gradients, reads and writes its state (with the 32-bit weights, of which Adam's moments are two more:
+        arXiv:1910.02054, section 3.1), and writes weights. Every data-parallel copy does all of it.
+        """
+        memory = self.system.memory
+        moved = [
+            2 * max(0, chunk.static - chunk.weights - chunk.gradient) + chunk.gradient + chunk.weights
+            for chunk in chunks
+        ]
+        return [
+            sum(moved[chunk] for chunk in resident) / (memory.bandwidth * memory.efficiency)
+            for resident in placement.resident
+        ]
 
     def _notes(self, placement: Placement, blocks: list[int], batch: int) -> tuple[str, ...]:
         notes = []

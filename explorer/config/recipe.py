@@ -35,6 +35,9 @@ class AbstractCosts:
         ``blocking``.
     sync_time
         To all-reduce the gradients of one device's share of the model among its replicas.
+    optimizer_step
+        Of the optimiser's step on one device's share of the model, once its gradients are there and all-reduced. A
+        device that holds more of the model takes longer, however many copies there are.
     communication
         ``latency`` if there is a transfer time, else ``none``, by default.
     per_stage
@@ -65,6 +68,7 @@ class AbstractCosts:
     unit: str = "1"
     comm_time: Fraction = Fraction(0)
     sync_time: Fraction = Fraction(0)
+    optimizer_step: Fraction = Fraction(0)
     communication: Communication | None = None
     per_stage: bool = False
     stage_factors: tuple[Fraction, ...] = ()
@@ -79,7 +83,10 @@ class AbstractCosts:
     copies: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "launch", "posting"):
+        for name in (
+            "forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step", "launch",
+            "posting",
+        ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise UsageError(f"{name.replace('_', ' ')} cannot be negative, got {as_number(value)}")
@@ -138,7 +145,8 @@ class AbstractCosts:
         syncs = [x * self.sync_time if self.gradient_sync else Fraction(0) for x in shares]
         parts = [value for profile in durations for chunk in profile for value in chunk]
         parts += [value * self.overlap for value in parts] if self.overlap != 1 else []
-        time = TimeBase.exact([*parts, *transfers, *syncs, self.launch, self.posting], self.unit)
+        steps = [self.optimizer_step * sum(shares[chunk] for chunk in chunks) for chunks in placement.resident]
+        time = TimeBase.exact([*parts, *transfers, *syncs, *steps, self.launch, self.posting], self.unit)
         stash = _stash(lengths, [x * f for x, f in zip(shares, size, strict=True)], self.freed_at_input)
         communication = self.communication or (Communication.LATENCY if self.comm_time else Communication.NONE)
         return Problem(
@@ -156,6 +164,7 @@ class AbstractCosts:
             posting=time.ticks(self.posting),
             overlap=self.overlap,
             copies=self.copies,
+            optimizer=tuple(map(time.ticks, steps)),
             title="abstract costs",
             notes=self._notes(placement),
         )

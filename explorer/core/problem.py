@@ -137,6 +137,8 @@ class Problem:
         What an overlapped pair takes, as a fraction of the sum of its ops' durations.
     copies
         Data-parallel copies of the whole pipeline: where there are several, every chunk's gradients are all-reduced.
+    optimizer
+        Ticks of each device's optimiser step, which ends its part of the run; empty where it takes no time.
     rounding
         The largest error, in ``time.unit``, made when durations were rounded to ticks.
     title
@@ -159,6 +161,7 @@ class Problem:
     posting: int = 0
     overlap: Fraction = Fraction(1)
     copies: int = 1
+    optimizer: tuple[int, ...] = ()
     rounding: Fraction = Fraction(0)
     title: str = ""
     notes: tuple[str, ...] = ()
@@ -172,6 +175,7 @@ class Problem:
             "network.occupancy": (self.network.occupancy.shape, (profiles, chunks, len(self.network.names))),
             "stash.held": (self.stash.held.shape, (profiles, chunks)),
             "sync": (self.sync.shape, (chunks,)),
+            "optimizer": (len(self.optimizer), len(self.optimizer) and devices),
         }
         for name, (got, expected) in shapes.items():
             if got != expected:
@@ -181,6 +185,11 @@ class Problem:
     def devices(self) -> int:
         """How many devices there are."""
         return len(self.network.link)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """(devices,) Ticks of each device's optimiser step; 0 where it takes no time."""
+        return self.optimizer or (0,) * self.devices
 
     def require_fits(self, placement: Placement) -> None:
         """Check that this problem's sizes are those of a placement.

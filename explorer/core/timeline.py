@@ -1,4 +1,4 @@
-"""When each op, transfer and gradient synchronisation of a schedule runs."""
+"""When each op, transfer, gradient synchronisation and optimiser step of a schedule runs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ class Sync(NamedTuple):
     end: int
 
 
+class Update(NamedTuple):
+    """A device's optimiser step, behind all its ops and the synchronisations that it takes part in."""
+
+    device: int
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, eq=False)
 class Timeline:
     """Start and end of everything, in ticks; row i is row i of the schedule.
@@ -38,6 +46,8 @@ class Timeline:
         All -1 where the op's product stays on its device, or nothing needs it.
     syncs
         Gradient synchronisations, by start.
+    updates
+        Optimiser steps, by device; only those that take time.
     """
 
     schedule: Schedule
@@ -48,6 +58,7 @@ class Timeline:
     released: IntArray
     arrival: IntArray
     syncs: tuple[Sync, ...] = ()
+    updates: tuple[Update, ...] = ()
 
     @cached_property
     def compute_end(self) -> int:
@@ -55,9 +66,14 @@ class Timeline:
         return int(self.free.max()) if len(self.free) else 0
 
     @cached_property
-    def makespan(self) -> int:
+    def synchronised(self) -> int:
         """When the last op and the last gradient synchronisation are done."""
         return max([self.compute_end, *(sync.end for sync in self.syncs)])
+
+    @cached_property
+    def makespan(self) -> int:
+        """When all is done: the last op, gradient synchronisation and optimiser step."""
+        return max([self.synchronised, *(update.end for update in self.updates)])
 
     @cached_property
     def spans(self) -> IntArray:

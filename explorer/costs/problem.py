@@ -38,7 +38,7 @@ class TransformerCosts(SystemCosts):
         What runs, how it is spread, and where.
     pieces
         What each stage holds; layers spread evenly, with the embedding and the head at the ends, by default.
-    communication, gradient_sync, freed_at_input, overlap, memory_limit, title
+    communication, gradient_sync, freed_at_input, overlap, memory_limit, title, optimizer
         As of `explorer.config.modelled.ModelledCosts`.
     layout
         In place of that order: where the devices sit. Its ``copies`` are those of ``training``.
@@ -55,6 +55,7 @@ class TransformerCosts(SystemCosts):
     memory_limit: str | None = None
     layout: Layout = field(default_factory=Layout)
     title: str = "transformer"
+    optimizer: bool = False
 
     def __post_init__(self) -> None:
         check_shares(self.freed_at_input, self.overlap)
@@ -151,7 +152,11 @@ class TransformerCosts(SystemCosts):
         return [seconds(chunk) for chunk in range(placement.chunks)]
 
     def optimizer_seconds(self, placement: Placement) -> Fraction:
-        """Seconds of the optimiser's step on the device where it takes longest; no part of a makespan.
+        """Seconds of the optimiser's step on the device where it takes longest."""
+        return max(self.optimizer_times(placement, self.workload(placement).chunks))
+
+    def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
+        """Seconds of each device's optimiser step.
 
         Adam in mixed precision reads a gradient, reads and writes a 32-bit weight and two moments, and writes a
         16-bit weight: 26 bytes a parameter and those of the gradient, through memory.
@@ -159,13 +164,8 @@ class TransformerCosts(SystemCosts):
         training, memory = self.training, self.system.memory
         copies = training.data * training.context
         spread = copies if training.distributed_optimizer or training.sharded_parameters else 1
-        chunks = self.workload(placement).chunks
-        resident = [0] * placement.devices
-        for chunk, hosts in enumerate(placement.hosts):
-            for host in hosts:
-                resident[host] += chunks[chunk].weights // 2
-        moved = max(resident) * (26 + training.bytes_per_gradient)
-        return Fraction(moved, spread) / (memory.bandwidth * memory.efficiency)
+        each = Fraction(26 + training.bytes_per_gradient, spread) / (memory.bandwidth * memory.efficiency)
+        return [sum(chunks[chunk].weights // 2 for chunk in resident) * each for resident in placement.resident]
 
     def _notes(self, placement: Placement, blocks: list[int]) -> Iterator[str]:
         if min(blocks) < max(blocks):

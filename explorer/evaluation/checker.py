@@ -42,16 +42,19 @@ def verify(timeline: Timeline, problem: Problem) -> list[Violation]:
     if wrong := verify_order(timeline.schedule) or list(_misshapen(timeline)):
         return wrong
     run = _Run(timeline, problem)
-    return [*_occupancy(run), *_dependencies(run), *_transfers(run), *_links(run), *_synchronised(run), *_memory(run)]
+    return [
+        *_occupancy(run), *_dependencies(run), *_transfers(run), *_links(run), *_synchronised(run), *_updated(run),
+        *_memory(run),
+    ]  # fmt: skip
 
 
 def slack(timeline: Timeline, problem: Problem) -> list[Violation]:
-    """Every op, transfer and gradient synchronisation that could have started earlier in the same order.
+    """Every op, transfer, gradient synchronisation and optimiser step that could have started earlier in this order.
 
     Only meaningful for a timeline in which `verify` finds nothing.
     """
     run = _Run(timeline, problem)
-    return [*_late_ops(run), *_late_transfers(run), *_late_syncs(run)]
+    return [*_late_ops(run), *_late_transfers(run), *_late_syncs(run), *_late_updates(run)]
 
 
 _COLUMNS = ("start", "end", "free", "sent", "released", "arrival")
@@ -201,6 +204,11 @@ class _Run:
             own = [sync for sync in self.timeline.syncs if device in sync.devices and sync.chunk in ready]
             yield sorted(own, key=lambda sync: (ready[sync.chunk], sync.chunk))
 
+    def gradients_done(self, device: int) -> int:
+        """When a device has left its last op and its last gradient synchronisation behind."""
+        left = [self.freed[slot] for slot in self.reading.slots[device]]
+        return max([0, *left, *(sync.end for sync in self.timeline.syncs if device in sync.devices)])
+
 
 def _occupancy(run: _Run) -> Iterator[Violation]:
     """A device runs its slots one by one in order, each for as long as its ops, launch and sends take."""
@@ -289,6 +297,25 @@ def _synchronised(run: _Run) -> Iterator[Violation]:
                 )
 
 
+def _updated(run: _Run) -> Iterator[Violation]:
+    """Every device whose optimiser takes time steps once, behind all else that it does, for as long as that takes."""
+    ticks = run.problem.optimizer
+    counts = Counter(update.device for update in run.timeline.updates)
+    for device in sorted({*counts, *range(len(ticks))}):
+        must = int(0 <= device < len(ticks) and ticks[device] > 0)
+        if counts[device] != must:
+            yield Violation(Rule.OPTIMIZER, f"device {device}", f"steps {counts[device]} times, it must {must} times")
+    for update in run.timeline.updates:
+        if not 0 <= update.device < len(ticks):
+            continue
+        where, done = f"device {update.device}", run.gradients_done(update.device)
+        if update.start < done:
+            yield Violation(Rule.OPTIMIZER, where, f"steps at {update.start}, its gradients are done at {done}")
+        if update.end - update.start != ticks[update.device]:
+            length = update.end - update.start
+            yield Violation(Rule.OPTIMIZER, where, f"steps for {length}, it must for {ticks[update.device]}")
+
+
 def _memory(run: _Run) -> Iterator[Violation]:
     """A device's stash (in bytes: and its chunks) obeys its limit; F adds at its start, backwards free at their end."""
     limit = run.problem.memory_limit
@@ -353,3 +380,9 @@ def _late_syncs(run: _Run) -> Iterator[Violation]:
             yield Violation(
                 Rule.SLACK, f"chunk {sync.chunk}", f"synchronises at {sync.start}, it could at {earliest[sync.chunk]}"
             )
+
+
+def _late_updates(run: _Run) -> Iterator[Violation]:
+    for update in run.timeline.updates:
+        if update.start > (done := run.gradients_done(update.device)):
+            yield Violation(Rule.SLACK, f"device {update.device}", f"steps at {update.start}, it could at {done}")

@@ -155,6 +155,7 @@ def _finer(problem: Problem) -> Problem:
         bytes=None,
         memory_limit=None,
         sync=problem.sync * scale,
+        optimizer=tuple(ticks * scale for ticks in problem.optimizer),
         launch=problem.launch * scale,
         posting=problem.posting * scale,
     )
@@ -174,6 +175,9 @@ def _disturbed(placement: Placement, problem: Problem, jitter: Jitter) -> Iterat
             problem,
             durations=np.rint(problem.durations * ops / step).astype(np.int64) * step,
             network=replace(problem.network, occupancy=np.rint(problem.network.occupancy * messages).astype(np.int64)),
+            optimizer=tuple(
+                round(ticks * slow) for ticks, slow in zip(problem.optimizer, device.tolist(), strict=False)
+            ),
             sync=np.rint(problem.sync * _lognormal(random, jitter.transfers, problem.sync.shape)).astype(np.int64),
         )
 

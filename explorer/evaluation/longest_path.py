@@ -15,7 +15,7 @@ from explorer.core.op import Kind
 from explorer.core.placement import IntArray
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
-from explorer.core.timeline import Sync, Timeline
+from explorer.core.timeline import Sync, Timeline, Update
 from explorer.core.units import HORIZON
 from explorer.evaluation.contended import paths
 from explorer.evaluation.kernel import PRODUCT, advance, compiled
@@ -52,7 +52,9 @@ def evaluate(schedule: Schedule, problem: Problem, *, compile: bool | None = Non
         compile = len(schedule) >= COMPILE_FROM
     columns = _run(schedule, problem, compile)
     start, end, free, sent, released, arrival = columns
-    timeline = Timeline(schedule, start, end, free, sent, released, arrival, synchronise(schedule, problem, end))
+    syncs = synchronise(schedule, problem, end)
+    updates = step(schedule, problem, free, syncs)
+    timeline = Timeline(schedule, start, end, free, sent, released, arrival, syncs, updates)
     if timeline.makespan > HORIZON:
         raise Inexact(f"the makespan passes 2^42 ticks of {problem.time.tick} {problem.time.unit}; use a coarser tick")
     return timeline
@@ -153,6 +155,29 @@ def synchronise(schedule: Schedule, problem: Problem, end: IntArray) -> tuple[Sy
             idle_from[device] = finish
         syncs.append(Sync(chunk, hosts, begin, finish))
     return tuple(sorted(syncs, key=lambda sync: (sync.start, sync.chunk)))
+
+
+def step(schedule: Schedule, problem: Problem, free: IntArray, syncs: tuple[Sync, ...]) -> tuple[Update, ...]:
+    """Each device's optimiser step: once its last op lets it go, and its last gradient synchronisation is done.
+
+    Parameters
+    ----------
+    schedule, problem
+        Of which the devices' orders and the costs are taken.
+    free
+        (ops,) ticks at which each op lets its device go.
+    syncs
+        Gradient synchronisations.
+    """
+    begin = [int(free[rows.stop - 1]) if len(rows := schedule.rows(d)) else 0 for d in range(schedule.devices)]
+    for sync in syncs:
+        for device in sync.devices:
+            begin[device] = max(begin[device], sync.end)
+    return tuple(
+        Update(device, start, start + ticks)
+        for device, (start, ticks) in enumerate(zip(begin, problem.steps, strict=True))
+        if ticks
+    )
 
 
 def _deadlock(schedule: Schedule, cursor: list[int]) -> Deadlock:

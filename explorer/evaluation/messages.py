@@ -33,7 +33,7 @@ from explorer.core.timeline import Timeline
 from explorer.core.units import HORIZON
 from explorer.evaluation.contended import paths
 from explorer.evaluation.kernel import PRODUCT
-from explorer.evaluation.longest_path import synchronise
+from explorer.evaluation.longest_path import step, synchronise
 from explorer.evaluation.posting import turns
 
 
@@ -98,7 +98,9 @@ def evaluate(schedule: Schedule, problem: Problem, messages: Messages) -> Queued
         run.occupy(device, rows)
     columns = (run.start, run.end, run.free, run.sent, run.released, run.arrival)
     start, end, free, sent, released, arrival = (np.array(column, np.int64) for column in columns)
-    timeline = Timeline(schedule, start, end, free, sent, released, arrival, synchronise(schedule, problem, end))
+    syncs = synchronise(schedule, problem, end)
+    updates = step(schedule, problem, free, syncs)
+    timeline = Timeline(schedule, start, end, free, sent, released, arrival, syncs, updates)
     if timeline.makespan > HORIZON:
         raise Inexact(f"the makespan passes 2^42 ticks of {problem.time.tick} {problem.time.unit}; use a coarser tick")
     return Queued(timeline, tuple(sorted(run.blocked, key=lambda blocked: blocked.start)))

@@ -118,10 +118,11 @@ class Part(StrEnum):
     OVERHEAD = "overhead"
     COMMUNICATION = "communication"
     SYNCHRONISATION = "synchronisation"
+    OPTIMIZER = "optimiser step"
 
 
 class Step(NamedTuple):
-    """A piece of the critical path, in ticks; ``row`` is the op that runs or sends, -1 for a synchronisation."""
+    """A piece of the critical path, in ticks; ``row`` is the op that runs or sends, -1 where none does."""
 
     part: Part
     row: int
@@ -139,7 +140,7 @@ def critical_path(timeline: Timeline, problem: Problem) -> tuple[Step, ...]:
         return ()
     source = producers(schedule)
     steps: list[Step] = []
-    row = _synchronisation_steps(timeline, steps)
+    row = _ending_steps(timeline, steps)
     before_on_link = _before_on_link(timeline, problem)
     while True:
         start, end = int(timeline.start[row]), int(timeline.end[row])
@@ -167,12 +168,23 @@ def critical_path(timeline: Timeline, problem: Problem) -> tuple[Step, ...]:
     return tuple(reversed(steps))
 
 
-def _synchronisation_steps(timeline: Timeline, steps: list[Step]) -> int:
-    """Walk back over the synchronisations that end the makespan, if they do; the row that the chain goes on with."""
+def _ending_steps(timeline: Timeline, steps: list[Step]) -> int:
+    """Walk back over the step and the synchronisations that end the makespan, if they do; the row that goes on."""
     schedule = timeline.schedule
     reached = timeline.makespan
+    if reached > timeline.synchronised:
+        update = next(update for update in timeline.updates if update.end == reached)
+        steps.append(Step(Part.OPTIMIZER, -1, update.start, update.end))
+        reached = update.start
+        rows = schedule.rows(update.device)
+        if len(rows) and timeline.free[rows.stop - 1] == reached:
+            return _sending(timeline, rows.stop - 1, reached, steps)
+        syncs = [sync for sync in timeline.syncs if update.device in sync.devices]
+    else:
+        syncs = list(timeline.syncs)
     while True:
-        sync = next((s for s in timeline.syncs if s.end == reached and s.end > s.start), None)
+        sync = next((s for s in syncs if s.end == reached and s.end > s.start), None)
+        syncs = list(timeline.syncs)
         if sync is None or (not steps and timeline.compute_end == reached):
             break
         steps.append(Step(Part.SYNCHRONISATION, -1, sync.start, sync.end))
@@ -181,7 +193,11 @@ def _synchronisation_steps(timeline: Timeline, steps: list[Step]) -> int:
         if len(of_chunk):
             return int(of_chunk[0])
     ending = np.flatnonzero(timeline.free == reached)
-    row = int(ending[-1])
+    return _sending(timeline, int(ending[-1]), reached, steps)
+
+
+def _sending(timeline: Timeline, row: int, reached: int, steps: list[Step]) -> int:
+    """Walk back over what a device's last op sends; the row of that op."""
     if timeline.end[row] < reached:
         steps.append(Step(Part.COMMUNICATION, row, int(timeline.end[row]), reached))
     return row

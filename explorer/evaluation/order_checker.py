@@ -32,6 +32,7 @@ class Rule(StrEnum):
     TRANSFER = "transfer"
     LINK = "link-busy"
     SYNC = "gradient-sync"
+    OPTIMIZER = "optimizer"
     MEMORY = "memory"
     SLACK = "slack"
 

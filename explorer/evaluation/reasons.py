@@ -22,6 +22,7 @@ class Share(StrEnum):
     COMMUNICATION = "exposed communication"
     OVERHEAD = "launch and posting overhead"
     SYNCHRONISATION = "gradient synchronisation"
+    OPTIMIZER = "optimiser step"
 
 
 def shares(timeline: Timeline, problem: Problem) -> dict[Share, Fraction]:
@@ -41,7 +42,8 @@ def shares(timeline: Timeline, problem: Problem) -> dict[Share, Fraction]:
     second = np.append(schedule.joined, False)[first + 1]  # the first occupancy is an overlapped pair
     warm_up[some] = timeline.start[first] - waited_at[first] - np.where(second, waited_at[first + 1], 0)
     drain[some] = timeline.compute_end - timeline.free[last]
-    sync = timeline.makespan - timeline.compute_end
+    step = timeline.makespan - timeline.synchronised
+    sync = timeline.synchronised - timeline.compute_end
     known = {
         Share.WORK: figures.busy,
         Share.WARM_UP: warm_up,
@@ -49,7 +51,7 @@ def shares(timeline: Timeline, problem: Problem) -> dict[Share, Fraction]:
         Share.COMMUNICATION: figures.exposed_communication,
         Share.OVERHEAD: figures.overhead,
     }
-    waited = figures.idle - sync - sum(known[share] for share in known if share is not Share.WORK)
+    waited = figures.idle - sync - step - sum(known[share] for share in known if share is not Share.WORK)
     totals = {share: int(column.sum()) for share, column in (known | {Share.STEADY_STATE: waited}).items()}
     means = {share: Fraction(total, schedule.devices) for share, total in totals.items()}
-    return means | {Share.SYNCHRONISATION: Fraction(sync)}
+    return means | {Share.SYNCHRONISATION: Fraction(sync), Share.OPTIMIZER: Fraction(step)}

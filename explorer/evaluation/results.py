@@ -147,8 +147,15 @@ class Evaluation:
 
 
 def idealised(problem: Problem) -> Problem:
-    """The same costs without transfers, synchronisation or overheads: the second level."""
-    return replace(problem, communication=Communication.NONE, launch=0, posting=0, sync=np.zeros_like(problem.sync))
+    """The same costs without transfers, synchronisation, optimiser or overheads: the second level."""
+    return replace(
+        problem,
+        communication=Communication.NONE,
+        launch=0,
+        posting=0,
+        sync=np.zeros_like(problem.sync),
+        optimizer=(),
+    )
 
 
 def assess(

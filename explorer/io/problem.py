@@ -20,7 +20,12 @@ VERSION = 1
 def encode(problem: Problem) -> dict[str, Any]:
     """A problem as plain JSON values; notes are left out."""
     limit, network = problem.memory_limit, problem.network
-    return {
+    later: dict[str, Any] = {}  # what older files do not have, where it is not the default
+    if problem.copies > 1:
+        later["copies"] = problem.copies
+    if any(problem.optimizer):
+        later["optimizer"] = list(problem.optimizer)
+    return later | {
         "version": VERSION,
         "tick": str(problem.time.tick),
         "unit": problem.time.unit,
@@ -82,6 +87,8 @@ def decode(data: Any, name: str = "problem") -> Problem:
             launch=int(data["launch"]),
             posting=int(data["posting"]),
             overlap=Fraction(data["overlap"]),
+            copies=int(data.get("copies", 1)),
+            optimizer=tuple(map(int, data.get("optimizer", ()))),
             rounding=Fraction(data["rounding"]),
         )
     except (KeyError, IndexError) as error:

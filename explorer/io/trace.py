@@ -24,7 +24,8 @@ from explorer.evaluation.memory import levels
 
 _CATEGORIES = ("forward", "input gradient", "weight gradient", "backward")
 _SYNC_TRACK = 1
-_LINK_TRACKS = 2
+_STEP_TRACK = 2
+_LINK_TRACKS = 3
 
 
 def write(timeline: Timeline, problem: Problem) -> Iterator[str]:
@@ -55,6 +56,9 @@ def _events(timeline: Timeline, problem: Problem) -> Iterator[str]:
             yield _slice(f"gradients of chunk {sync.chunk}", "sync", device, _SYNC_TRACK, clock(sync.start, sync.end))
     for device in sorted({device for sync in timeline.syncs for device in sync.devices}):
         yield _named("thread_name", device, _SYNC_TRACK, "gradient synchronisation")
+    for update in timeline.updates:
+        yield _slice("optimiser step", "optimizer", update.device, _STEP_TRACK, clock(update.start, update.end))
+        yield _named("thread_name", update.device, _STEP_TRACK, "optimiser")
 
 
 def _clock(problem: Problem) -> Callable[[int, int], tuple[float, float]]:

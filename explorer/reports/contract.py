@@ -27,6 +27,7 @@ def evaluation(result: Evaluation) -> dict[str, Any]:
         },
         "communication": str(problem.communication),
         "gradient_sync": bool(result.timeline.syncs),
+        "optimizer_step": bool(result.timeline.updates),
         "engine": result.engine,
         "confirmed_by": result.confirmed_by,
         "makespan": as_number(result.makespan),
@@ -123,7 +124,15 @@ def timeline(result: Evaluation) -> dict[str, Any]:
         }
         for s in ran.syncs
     ]
-    return evaluation(result) | {"timeline": lines, "synchronisations": syncs, "critical_path_steps": path}
+    updates = [
+        {"device": u.device, "start": as_number(value(u.start)), "end": as_number(value(u.end))} for u in ran.updates
+    ]
+    return evaluation(result) | {
+        "timeline": lines,
+        "synchronisations": syncs,
+        "optimizer_steps": updates,
+        "critical_path_steps": path,
+    }
 
 
 def violations(found: Sequence[Violation]) -> dict[str, Any]:

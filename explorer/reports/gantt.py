@@ -15,15 +15,16 @@ from explorer.core.schedule import Schedule
 from explorer.evaluation.results import Evaluation
 from explorer.reports import numbers
 from explorer.reports.figures.drawing import FIRST, SECOND, Drawing, drawing
-from explorer.reports.figures.palette import COLOURS, NAMES, SYNC_COLOUR, TRANSFER_COLOUR
+from explorer.reports.figures.palette import COLOURS, NAMES, STEP_COLOUR, SYNC_COLOUR, TRANSFER_COLOUR
 
 STYLES = {kind: f"black on {colour}" for kind, colour in COLOURS.items()}
-IDLE, WAIT, SEND, SYNC = "·", "~", ">", "="
+IDLE, WAIT, SEND, SYNC, STEP = "·", "~", ">", "=", "#"
 MARKS = {
     IDLE: ("dim", "idle"),
     WAIT: (TRANSFER_COLOUR, "waits for a transfer"),
     SEND: (TRANSFER_COLOUR, "kept by its send"),
     SYNC: (f"black on {SYNC_COLOUR}", "synchronises gradients"),
+    STEP: (f"white on {STEP_COLOUR}", "optimiser step"),
 }
 
 
@@ -72,7 +73,7 @@ def gantt(result: Evaluation, width: int) -> RenderableType:
         table.add_row(str(device), lane.text())
     end = numbers.time(result.makespan, result.problem.time.unit)
     table.add_row("", Text("0" + end.rjust(columns - 1), "dim"))
-    return Group(table, _legend(drawn.schedule))
+    return Group(table, _legend(drawn.schedule, steps=bool(drawn.timeline.updates)))
 
 
 def _lanes(drawn: Drawing, columns: int, whole: int) -> Iterator[_Lane]:
@@ -87,6 +88,8 @@ def _lanes(drawn: Drawing, columns: int, whole: int) -> Iterator[_Lane]:
             lane.label(*_extent(drawn, row), _label(drawn.schedule, op), _style(op))
         for start, end in drawn.syncs.of(device):
             lane.mark(start, end, SYNC, over=IDLE + WAIT)
+        for start, end in drawn.updates.of(device):
+            lane.mark(start, end, STEP)
         yield lane
 
 
@@ -110,12 +113,14 @@ def _extent(drawn: Drawing, row: int) -> tuple[int, int]:
     return (start, middle) if drawn.part[row] == FIRST else (start, end)
 
 
-def _legend(schedule: Schedule) -> Text:
+def _legend(schedule: Schedule, *, steps: bool) -> Text:
     text = Text(overflow="fold")
     for value in np.unique(schedule.kind).tolist():
         kind = Kind(value)
         text.append(kind.name, STYLES[kind]).append(f" {NAMES[kind]}  ")
     for mark, (style, name) in MARKS.items():
+        if mark == STEP and not steps:
+            continue
         text.append(mark, style).append(f" {name}  ")
     if len(schedule.placement.routes) > 1:
         text.append("f0 the other direction")

@@ -87,7 +87,9 @@ def _execution_remark(result: Evaluation) -> str:
     said = f"communication mode {result.problem.communication}"
     if result.steady is not None:
         said += ", these microbatches and their drain: what counts is the steady state"
-    return said + (", gradient synchronisation included" if result.timeline.syncs else "")
+    parts = ["gradient synchronisation"] * bool(result.timeline.syncs)
+    parts += ["optimiser step"] * bool(result.timeline.updates)
+    return said + (f", {' and '.join(parts)} included" if parts else "")
 
 
 def _totals(result: Evaluation) -> Table:

@@ -92,6 +92,7 @@ def wall_problem(problem: Problem, schedule: Schedule, mean_op: Fraction, latenc
         ),
         communication=Communication.LATENCY,
         sync=np.zeros_like(problem.sync),
+        optimizer=(),
         launch=0,
         posting=0,
         overlap=Fraction(1),

@@ -18,9 +18,19 @@ from explorer.core.problem import Communication
 from explorer.core.units import duration, number, quantity
 from explorer.costs.select import FLAGS, SETTINGS, is_detailed, transformer_costs
 
-TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time")
+TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step")
 ABSTRACT = (*TIMES, "per_stage")
-MODELLED = ("system", "model", "embeddings", "latency", "bandwidth", "devices_per_node", *SETTINGS, "layout")
+MODELLED = (
+    "system",
+    "model",
+    "embeddings",
+    "optimizer",
+    "latency",
+    "bandwidth",
+    "devices_per_node",
+    *SETTINGS,
+    "layout",
+)
 COMMON = ("communication", "gradient_sync", "mem_limit", "freed_at_input_grad", "overlap_factor", "data_parallel")
 """Names of the command line's options; ``latency`` and ``bandwidth`` replace those of a system's network."""
 
@@ -56,14 +66,22 @@ def costs_of(named: tuple[tuple[str, Any], ...]) -> Costs:
     layout = Layout(None if per_node is None else _count("devices_per_node", per_node), (), copies)
     model = str(given.get("model", catalogue.DEFAULT_MODEL))
     embeddings = _flag("embeddings", given.get("embeddings", False))
+    optimizer = _flag("optimizer", given.get("optimizer", False))
     settings = _settings(given)
     if is_detailed(model, settings):
         if embeddings:
             raise UsageError("costs layer by layer count the embedding and the head always; leave embeddings out")
         data = copies if "data_parallel" in given else None
-        return transformer_costs(model, _system(given), settings, data, layout=replace(layout, copies=1), **common)
+        return transformer_costs(
+            model, _system(given), settings, data, layout=replace(layout, copies=1), optimizer=optimizer, **common
+        )
     return ModelledCosts(
-        model=catalogue.load_model(model), system=_system(given), embeddings=embeddings, layout=layout, **common
+        model=catalogue.load_model(model),
+        system=_system(given),
+        embeddings=embeddings,
+        layout=layout,
+        optimizer=optimizer,
+        **common,
     )
 
 

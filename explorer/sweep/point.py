@@ -135,10 +135,13 @@ def _evaluated(task: Task) -> Row:
     problem = recipe(schedule.placement)
     case = case_of(problem, schedule.placement, task.options)
     formula = named.formula(case)
+    asynchronous = named.asynchrony(case) is not None
+    if asynchronous:
+        api.require_one_step(problem, task.name)
     return _measured(schedule, problem) | {
         "formula_makespan": _optional(formula.makespan),
         "formula_bubble_ratio": _optional(formula.bubble_ratio),
-        "asynchronous": named.asynchrony(case) is not None,
+        "asynchronous": asynchronous,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from explorer.core.problem import Problem
 from solvers.model.communication import (
     first_come_first_served,
+    gradients_before_step,
     gradients_before_sync,
     sent_when_ready,
     syncs_in_turn,
@@ -34,6 +35,7 @@ PARTS: tuple[Part, ...] = (
     first_come_first_served,
     gradients_before_sync,
     syncs_in_turn,
+    gradients_before_step,
     within_limit,
     *REDUNDANT,
     measure,

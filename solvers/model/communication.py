@@ -1,4 +1,4 @@
-"""Parts: when transfers and gradient synchronisations may go."""
+"""Parts: when transfers, gradient synchronisations and optimiser steps may go."""
 
 from __future__ import annotations
 
@@ -57,3 +57,13 @@ def syncs_in_turn(model: Model) -> None:
         model.cp.add(d.start >= c.end).only_enforce_if(literal)
         model.cp.add(c.ready >= d.ready + 1).only_enforce_if(~literal)
         model.cp.add(c.start >= d.end).only_enforce_if(~literal)
+
+
+def gradients_before_step(model: Model) -> None:
+    """``step[d] >= free[a]`` for every op of device d, and ``step[d] >= sync[c] + ticks[c]`` for every chunk there."""
+    for step in model.steps:
+        for task in model.tasks[step.device]:
+            model.cp.add(step.start >= task.free)
+        for sync in model.syncs:
+            if step.device in sync.hosts:
+                model.cp.add(step.start >= sync.end)

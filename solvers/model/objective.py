@@ -7,8 +7,10 @@ from solvers.scope import Objective, first_op, first_starts
 
 
 def measure(model: Model) -> None:
-    """``makespan >= free[a]``, ``sync[c] + ticks[c]``; or ``span >= free[a] - first[d]``, ``first[d] <= start[a]``.
+    """What the objective is not less than.
 
+    ``makespan >= free[a]``, ``sync[c] + ticks[c]``, ``step[d] + ticks[d]``; or ``span >= free[a] - first[d]``,
+    ``first[d] <= start[a]``.
     Where devices' first starts are known they are stated, so that no device waits to make its span look shorter.
     """
     match model.scope.objective:
@@ -17,6 +19,8 @@ def measure(model: Model) -> None:
                 model.cp.add(model.value >= task.free)
             for sync in model.syncs:
                 model.cp.add(model.value >= sync.end)
+            for step in model.steps:
+                model.cp.add(model.value >= step.end)
         case Objective.SPAN:
             starts = first_starts(model.problem, model.scope.placement) if model.scope.free_order else ()
             for device, tasks in enumerate(model.tasks):

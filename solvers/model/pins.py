@@ -45,22 +45,27 @@ def pin_order(model: Model, schedule: Schedule) -> None:
 
 
 def pin_times(model: Model, timeline: Timeline) -> None:
-    """``start[a] = t`` for every op, ``sent[a] = t`` for every transfer and ``sync[c] = t`` for every synchronisation.
+    """``start[a] = t`` for every op, ``sent[a] = t`` for every transfer, ``sync[c] = t`` and ``step[d] = t`` likewise.
 
     Raises
     ------
     UsageError
-        If the timeline is of other ops or synchronisations.
+        If the timeline is of other ops, synchronisations or optimiser steps.
     """
     schedule = timeline.schedule
     columns = zip(timeline.start.tolist(), timeline.sent.tolist(), strict=True)
     rows = dict(zip(every_op(schedule), columns, strict=True))
     syncs = {sync.chunk: sync.start for sync in timeline.syncs}
+    steps = {update.device: update.start for update in timeline.updates}
     if rows.keys() != model.task_of.keys() or syncs.keys() != {sync.chunk for sync in model.syncs}:
         raise UsageError("the timeline's ops or synchronisations are not those of the model")
+    if steps.keys() != {step.device for step in model.steps}:
+        raise UsageError("the timeline's optimiser steps are not those of the model")
     for op, (start, sent) in rows.items():
         model.cp.add(model.task_of[op].start == start)
         if op in model.transfers:
             model.cp.add(model.transfers[op].sent == sent)
     for sync in model.syncs:
         model.cp.add(sync.start == syncs[sync.chunk])
+    for step in model.steps:
+        model.cp.add(step.start == steps[step.device])

@@ -96,6 +96,20 @@ class Synchronisation:
 
 
 @dataclass(frozen=True, eq=False)
+class Step:
+    """A device's optimiser step, ``step[d]``."""
+
+    device: int
+    ticks: int
+    start: cp_model.IntVar
+
+    @property
+    def end(self) -> cp_model.LinearExpr:
+        """When it is done."""
+        return self.start + self.ticks
+
+
+@dataclass(frozen=True, eq=False)
 class Model:
     """A CP-SAT model in the making.
 
@@ -123,6 +137,8 @@ class Model:
         One for each chunk with replicas.
     sync_first
         For each pair of positions in ``syncs`` that have a host in common, whether the former goes first.
+    steps
+        One for each device whose optimiser takes time.
     value
         The objective.
     """
@@ -139,6 +155,7 @@ class Model:
     turns: tuple[Turn, ...]
     syncs: tuple[Synchronisation, ...]
     sync_first: Mapping[tuple[int, int], cp_model.IntVar]
+    steps: tuple[Step, ...]
     value: cp_model.IntVar
 
     def all_tasks(self) -> Iterator[Task]:
@@ -179,6 +196,11 @@ def declare(problem: Problem, scope: Scope) -> Model:
             for i, j in combinations(range(len(syncs)), 2)
             if set(syncs[i].hosts) & set(syncs[j].hosts)
         },
+        steps=tuple(
+            Step(device, ticks, cp.new_int_var(0, scope.horizon, f"step[{device}]"))
+            for device, ticks in enumerate(problem.steps)
+            if ticks
+        ),
         value=cp.new_int_var(scope.floor, scope.horizon, scope.objective.value),
     )
 

@@ -141,7 +141,7 @@ def _critical(t: Any, class_of: Any, order: Any, ends: Any, begun: Any, why: Any
     for d in range(len(t.space)):
         if ends[d + 1] > ends[d]:
             last = order[ends[d + 1] - 1]
-            end = begun[last] + t.busy[class_of[last]]
+            end = begun[last] + t.busy[class_of[last]] + t.steps[d]
             if end > latest:
                 n, latest = last, end
     found = 0

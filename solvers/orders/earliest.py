@@ -10,7 +10,7 @@ from numba.extending import register_jitable
 
 @register_jitable
 def earliest(t: Any, class_of: Any, order: Any, ends: Any, begun: Any, there: Any, why: Any, work: Any) -> int:
-    """The earliest timeline of an order; the last end of an op or synchronisation, -1 if the order deadlocks.
+    """The earliest timeline of an order; when all is done, -1 if the order deadlocks.
 
     Parameters
     ----------
@@ -75,13 +75,16 @@ def earliest(t: Any, class_of: Any, order: Any, ends: Any, begun: Any, there: An
         return -1
     makespan = 0
     for d in range(devices):
-        makespan = max(makespan, idle_from[d])
+        makespan = max(makespan, idle_from[d] + t.steps[d])
     return int(max(makespan, synchronised(t, begun, len(t.sync_ticks))))
 
 
 @register_jitable
 def synchronised(t: Any, begun: Any, chunks: int) -> int:
-    """When the last gradient synchronisation ends: one at a time on a device, in order of readiness, ties by chunk."""
+    """When the last gradient synchronisation, and the optimiser step behind it, is done.
+
+    One at a time on a device, in order of readiness, ties by chunk.
+    """
     owed = 0
     for c in range(chunks):
         owed += t.sync_ticks[c] > 0
@@ -102,8 +105,8 @@ def synchronised(t: Any, begun: Any, chunks: int) -> int:
         start = ready[chunk]
         for i in range(t.host_from[chunk], t.host_from[chunk + 1]):
             start = max(start, idle_from[t.hosts[i]])
-        latest = max(latest, start + t.sync_ticks[chunk])
         for i in range(t.host_from[chunk], t.host_from[chunk + 1]):
             idle_from[t.hosts[i]] = start + t.sync_ticks[chunk]
+            latest = max(latest, idle_from[t.hosts[i]] + t.steps[t.hosts[i]])
         ready[chunk] = -1
     return latest

@@ -35,6 +35,8 @@ class Tables(NamedTuple):
         (chunks,) of their gradient synchronisation; 0 where there is none.
     host_from, hosts
         Chunk c has the hosts ``hosts[host_from[c]:host_from[c + 1]]``.
+    steps
+        (devices,) ticks of their optimiser step.
     """
 
     first: Any
@@ -61,6 +63,7 @@ class Tables(NamedTuple):
     sync_ticks: Any
     host_from: Any
     hosts: Any
+    steps: Any
 
 
 _COLUMNS = ("device", "duration", "busy", "offset", "delay", "hold", "target", "held", "freed", "source", "sync")
@@ -92,6 +95,7 @@ def tables(shop: Shop, compile: bool) -> Tables:
         "sync_ticks": [int(t) if c in synchronised else 0 for c, t in enumerate(shop.problem.sync)],
         "host_from": np.cumsum([0, *map(len, placement.hosts)]),
         "hosts": [host for hosts in placement.hosts for host in hosts],
+        "steps": shop.problem.steps,
     }
 
     def column(value: Any) -> Any:

@@ -152,6 +152,23 @@ def test_engines_agree(capsys, mode: str) -> None:
         assert results[0]["makespan"] == 16 + 3
 
 
+def test_an_optimizer_step_behind_the_synchronisation(capsys) -> None:
+    """A device of Chimera holds two chunks, whose gradients are reduced in turn, and steps for both."""
+    words = ("evaluate", "chimera", "-D", "4", "-M", "4", "--forward", "1", "--sync-time", "3")
+    words = (*words, "--optimizer-step", "5", "--communication", "none")
+    results = [run_json(capsys, *words, "--engine", engine) for engine in ("longest-path", "cp-sat")]
+    assert results[0]["makespan"] == results[1]["makespan"] == 16 + 3 + 2 * 5
+    assert results[0]["optimizer_step"] and results[0]["mean_device_time"]["optimiser step"] == 10
+    assert results[0]["critical_path"]["optimiser step"] == 10
+    assert results[0]["levels"]["table"]["makespan"] == 16
+    code, out, _ = run(capsys, "show", *words[1:])
+    assert code == 0 and "# optimiser step" in out
+    code, _, err = run(capsys, "evaluate", "pipedream", "-D", "4", "-M", "8", "--optimizer-step", "1")
+    assert code != 0 and "leave the optimiser out" in err
+    code, _, err = run(capsys, "evaluate", "1f1b", "--optimizer", "--forward", "1")
+    assert code == 2 and "--optimizer modelled ones" in err
+
+
 def test_show_draws_idle_transfers_and_synchronisation(capsys) -> None:
     words = ("show", "chimera", "-D", "4", "-M", "4", "--forward", "1", "--comm-time", "1", "--sync-time", "2")
     code, out, _ = run(capsys, *words)

@@ -16,6 +16,7 @@ An op is ``(kind, stage, microbatch)`` with kind one of the letters F, I, W, B. 
 ``shared``      {name: set of (device, device) pairs that share it}
 ``launch``      time an occupancy, ``posting`` time a send, ``overlap`` factor on the work of overlapped ops
 ``sync``        {chunk: time}
+``optimizer``   time of the step by device, 0 for none
 ``copies``      data-parallel copies of everything
 ``stash``       {(microbatch, chunk): (held, part that I frees)}
 ==============  ======================================================================================================
@@ -90,6 +91,11 @@ class Simulation:
             for chunk, _ in route:
                 self.left[chunk] += 1
         self.syncs: dict[int, tuple[Fraction, Fraction]] = {}
+        self.awaits = [0 for _ in devices]  # synchronisations still to come
+        for chunk in self.hosts:
+            for device in self.hosts[chunk] if self.synchronises(chunk) else ():
+                self.awaits[device] += 1
+        self.updates: dict[int, tuple[Fraction, Fraction]] = {}
 
     def at_time(
         self, time: Fraction, action: Callable[[Fraction], None], phase: int = ACTION, rank: tuple[int, ...] = ()
@@ -99,6 +105,7 @@ class Simulation:
     def run(self) -> None:
         for device in range(len(self.at)):
             self.at_time(Fraction(0), lambda now, device=device: self.wake(device, now))  # type: ignore[misc]
+            self.update_if_done(device, Fraction(0))
         for chunk in self.hosts:
             self.synchronise_if_done(chunk, Fraction(0))
         while self.events:
@@ -167,6 +174,7 @@ class Simulation:
             self.busy[device] = False
             self.at[device] += 1
             self.wake(device, now)
+            self.update_if_done(device, now)
             return
         (op, target), rest = outgoing[0], outgoing[1:]
         self.at_time(now + self.case["posting"], lambda then: self.posted(device, ops, op, target, rest, then))
@@ -221,8 +229,11 @@ class Simulation:
 
     # Gradient synchronisation
 
+    def synchronises(self, chunk: int) -> bool:
+        return len(self.hosts[chunk]) * self.case["copies"] > 1 and self.case["sync"][chunk] > 0
+
     def synchronise_if_done(self, chunk: int, now: Fraction) -> None:
-        if self.left[chunk] == 0 and len(self.hosts[chunk]) * self.case["copies"] > 1 and self.case["sync"][chunk] > 0:
+        if self.left[chunk] == 0 and self.synchronises(chunk):
             self.at_time(now, lambda then: self.ask_sync(chunk, then), SYNCHRONISATION, (chunk,))
 
     def ask_sync(self, chunk: int, now: Fraction) -> None:
@@ -237,6 +248,17 @@ class Simulation:
         for other in self.groups.leave(chunk, sorted(self.hosts[chunk])):
             if self.groups.admit(other, sorted(self.hosts[other])):
                 self.start_sync(other, now)
+        for device in self.hosts[chunk]:
+            self.awaits[device] -= 1
+            self.update_if_done(device, now)
+
+    # Optimiser
+
+    def update_if_done(self, device: int, now: Fraction) -> None:
+        whole = self.at[device] == len(self.case["orders"][device]) and not self.awaits[device]
+        if whole and self.case["optimizer"][device] > 0:
+            assert device not in self.updates
+            self.updates[device] = (now, now + self.case["optimizer"][device])
 
     # Memory
 
@@ -257,7 +279,8 @@ def simulate(case: Case) -> dict[str, Any]:
     -------
     dict
         ``times``: {op: {start, end, free, and sent, released, arrival if it sends}}; ``syncs``: {chunk: (start, end)};
-        ``peaks``: the most that each device's stash held; ``makespan``.
+        ``updates``: {device: (start, end)} of optimiser steps; ``peaks``: the most that each device's stash held;
+        ``makespan``.
 
     Raises
     ------
@@ -267,7 +290,11 @@ def simulate(case: Case) -> dict[str, Any]:
     run = Simulation(case)
     run.run()
     ends = [times["free"] for times in run.times.values()] + [end for _, end in run.syncs.values()]
-    return {"times": run.times, "syncs": run.syncs, "peaks": run.peaks, "makespan": max(ends, default=Fraction(0))}
+    ends += [end for _, end in run.updates.values()]
+    return {
+        "times": run.times, "syncs": run.syncs, "updates": run.updates, "peaks": run.peaks,
+        "makespan": max(ends, default=Fraction(0)),
+    }  # fmt: skip
 
 
 def read(schedule: Schedule, problem: Problem, stash: Stash | None = None) -> Case:
@@ -317,6 +344,7 @@ def read(schedule: Schedule, problem: Problem, stash: Stash | None = None) -> Ca
         "posting": Fraction(problem.posting),
         "overlap": problem.overlap,
         "sync": {chunk: Fraction(int(cost)) for chunk, cost in enumerate(problem.sync)},
+        "optimizer": [Fraction(ticks) for ticks in problem.optimizer or [0] * len(orders)],
         "copies": problem.copies,
         "stash": {
             (m, chunk): (

@@ -18,7 +18,7 @@ from explorer.core.op import B, Entry, F, I, Kind, Op, Overlapped, W
 from explorer.core.placement import Hop, Placement, along, linear
 from explorer.core.problem import Communication, MemoryLimit, Problem
 from explorer.core.schedule import Schedule
-from explorer.core.timeline import Sync, Timeline
+from explorer.core.timeline import Sync, Timeline, Update
 from explorer.evaluation.checker import Rule, Violation, slack, verify, verify_order
 from explorer.evaluation.longest_path import evaluate
 from tests.peers.simulator import columns, read, simulate
@@ -339,6 +339,30 @@ def test_synchronisations_are_served_in_order_of_readiness() -> None:
         first._replace(start=ready + 5, end=ready + 10),
     )
     assert kinds(verify(with_syncs(timeline, *turned), problem)) == {"gradient-sync"}
+
+
+def test_optimizer_steps() -> None:
+    timeline, problem = synchronised()
+    problem = replace(problem, optimizer=(4, 6))
+    timeline = evaluate(timeline.schedule, problem)
+    first, second = timeline.updates
+    assert first.start == second.start == timeline.synchronised
+    assert timeline.makespan == timeline.synchronised + 6
+    cases: dict[str, tuple[Update, ...]] = {
+        "0 times, it must 1": (first,),
+        "2 times, it must 1": (first, second, second),
+        "1 times, it must 0": (first, second, Update(7, 90, 95)),
+        "gradients are done at": (first._replace(start=first.start - 1, end=first.end - 1), second),
+        "steps for 7": (first, second._replace(end=second.end + 1)),
+    }
+    for message, updates in cases.items():
+        found = verify(replace(timeline, updates=updates), problem)
+        assert kinds(found) == {"optimizer"}, message
+        assert any(message in violation.message for violation in found)
+    late = replace(timeline, updates=(first._replace(start=first.start + 1, end=first.end + 1), second))
+    assert verify(late, problem) == []
+    (violation,) = slack(late, problem)
+    assert (violation.kind, violation.where) == ("slack", "device 0")
 
 
 def test_memory() -> None:

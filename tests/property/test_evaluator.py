@@ -17,7 +17,7 @@ from explorer.core.op import KINDS, B, F, Op, Overlapped
 from explorer.core.placement import Placement, linear
 from explorer.core.problem import Communication, Network, Problem
 from explorer.core.schedule import Schedule
-from explorer.core.timeline import Sync, Timeline
+from explorer.core.timeline import Sync, Timeline, Update
 from explorer.evaluation.checker import slack, verify, verify_order
 from explorer.evaluation.longest_path import evaluate
 from explorer.evaluation.memory import fits, peaks
@@ -33,7 +33,9 @@ def peer_timeline(schedule: Schedule, problem: Problem) -> Timeline:
     arrays = {name: np.array([int(t) for t in column]) for name, column in columns(schedule, result).items()}
     hosts = schedule.placement.hosts
     syncs = tuple(Sync(chunk, hosts[chunk], int(a), int(b)) for chunk, (a, b) in result["syncs"].items())
-    timeline = Timeline(schedule, **arrays, syncs=tuple(sorted(syncs, key=lambda sync: (sync.start, sync.chunk))))
+    syncs = tuple(sorted(syncs, key=lambda sync: (sync.start, sync.chunk)))
+    updates = tuple(Update(device, int(a), int(b)) for device, (a, b) in sorted(result["updates"].items()))
+    timeline = Timeline(schedule, **arrays, syncs=syncs, updates=updates)
     assert timeline.makespan == result["makespan"]
     return timeline
 
@@ -42,6 +44,7 @@ def assert_equal(first: Timeline, second: Timeline) -> None:
     for name in COLUMNS:
         assert getattr(first, name).tolist() == getattr(second, name).tolist(), name
     assert first.syncs == second.syncs
+    assert first.updates == second.updates
 
 
 @given(instances())

@@ -30,6 +30,7 @@ def uniform(
     held: int = 1,
     freed_at_input: int = 0,
     shared: tuple[tuple[str, frozenset[tuple[int, int]]], ...] = (),
+    optimizer: tuple[int, ...] = (),
 ) -> Problem:
     """Every op of a kind, every activation and every transfer alike."""
     chunks, devices = placement.chunks, placement.devices
@@ -55,6 +56,7 @@ def uniform(
         memory_limit=None if limit is None else MemoryLimit((limit,) * devices, False, str(limit)),
         launch=launch,
         posting=posting,
+        optimizer=optimizer,
     )
 
 
@@ -125,6 +127,7 @@ def random_case(
         memory_limit=random.choice([None, limit]),
         launch=random.choice([0, 0, 1]),
         posting=random.choice([0, 0, 1]),
+        optimizer=random.choice([(), tuple(table(0, 9, devices).tolist())]),
     )
     return placement, problem, split
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from explorer.config.recipe import AbstractCosts
-from explorer.core.errors import Deadlock, Disagreement, Inapplicable, Incomplete
+from explorer.core.errors import Deadlock, Disagreement, Inapplicable, Incomplete, UsageError
 from explorer.core.op import B, F
 from explorer.core.placement import Hop, Placement, linear, mirrored
 from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
-from explorer.core.timeline import Sync, Timeline
+from explorer.core.timeline import Sync, Timeline, Update
 from explorer.evaluation.longest_path import evaluate as longest_path
 from schedules.one_f_one_b import one_f_one_b
 from schedules.registry import NamedSchedule, every
@@ -60,7 +60,8 @@ def test_pinned_times_confirm_the_peer_on_shared_links(instance: Instance) -> No
     hosts = schedule.placement.hosts
     syncs = [Sync(chunk, hosts[chunk], int(start), int(end)) for chunk, (start, end) in result["syncs"].items()]
     syncs.sort(key=lambda sync: (sync.start, sync.chunk))
-    confirm(Timeline(schedule, **arrays, syncs=tuple(syncs)), problem)
+    updates = tuple(Update(device, int(start), int(end)) for device, (start, end) in sorted(result["updates"].items()))
+    confirm(Timeline(schedule, **arrays, syncs=tuple(syncs), updates=updates), problem)
 
 
 def shifted(timeline: Timeline, row: int, ticks: int) -> Timeline:
@@ -114,6 +115,19 @@ def test_late_transfers_and_synchronisations_are_seen() -> None:
         confirm(replace(timeline, syncs=(*late[:-1], moved)), problem)
     with pytest.raises(Disagreement, match="free of"):
         confirm(replace(timeline, free=timeline.free + 1), problem)
+
+
+def test_a_late_optimizer_step_is_seen() -> None:
+    schedule = one_f_one_b(2, 2)
+    problem = uniform(schedule.placement, optimizer=(3, 4))
+    timeline = longest_path(schedule, problem)
+    confirm(timeline, problem)
+    first, second = timeline.updates
+    for late in (first._replace(start=first.start + 1, end=first.end + 1), first._replace(end=first.end + 1)):
+        with pytest.raises(Disagreement, match="optimiser step"):
+            confirm(replace(timeline, updates=(late, second)), problem)
+    with pytest.raises(UsageError, match="optimiser steps are not those"):
+        confirm(replace(timeline, updates=(first,)), problem)
 
 
 def test_a_transfer_that_dawdles_is_seen() -> None:

@@ -17,6 +17,7 @@ from schedules.one_f_one_b import one_f_one_b
 from solvers.model import PARTS, REDUNDANT, Model, Part, build, pin_order, pin_times
 from solvers.model.communication import (
     first_come_first_served,
+    gradients_before_step,
     gradients_before_sync,
     sent_when_ready,
     syncs_in_turn,
@@ -55,6 +56,7 @@ CASES: dict[Part, tuple[Placement, Problem]] = {
     first_come_first_served: one_shared_link(),
     gradients_before_sync: (mirrored(2, 2), uniform(mirrored(2, 2), sync=5)),
     syncs_in_turn: (mirrored(2, 2), uniform(mirrored(2, 2), sync=5)),
+    gradients_before_step: (linear(2, 1), uniform(linear(2, 1), optimizer=(3, 3))),
     within_limit: (linear(2, 3), uniform(linear(2, 3), limit=1)),
     measure: (linear(2, 1), uniform(linear(2, 1))),
 }

@@ -19,6 +19,7 @@ COLOURS = {
     Share.STEADY_STATE: "#e8e8e8",
     Share.DRAIN: "#c9c9c9",
     Share.SYNCHRONISATION: palette.SYNC_COLOUR,
+    Share.OPTIMIZER: palette.STEP_COLOUR,
 }
 """Of Okabe and Ito, and greys; each of another brightness than its neighbours, for print without colour. In this order
 they stand in a bar."""

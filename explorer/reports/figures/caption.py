@@ -31,6 +31,9 @@ def costs(result: Evaluation) -> str:
         time = result.problem.time
         low, high = (numbers.time(time.value(int(end)), time.unit) for end in (spans.min(), spans.max()))
         said += f"; gradient synchronisation {low if low == high else f'{low} to {high}'} a chunk"
+    if result.timeline.updates:
+        longest = max(update.end - update.start for update in result.timeline.updates)
+        said += f"; optimiser step {numbers.time(result.problem.time.value(longest), result.problem.time.unit)} at most"
     return said + "."
 
 

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_HATCHES = {Share.COMMUNICATION: "////", Share.STEADY_STATE: "....", Share.SYNCHRONISATION: "xxxx"}
+_HATCHES = {
+    Share.COMMUNICATION: "////",
+    Share.STEADY_STATE: "....",
+    Share.SYNCHRONISATION: "xxxx",
+    Share.OPTIMIZER: "++++",
+}
 
 
 def comparison(result: Comparison) -> Figure:

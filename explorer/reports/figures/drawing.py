@@ -104,6 +104,8 @@ class Drawing:
         Stretches in which a device is kept by posting or sending.
     syncs, synced
         Gradient synchronisations, one for each device in it, and their chunks.
+    updates
+        Optimiser steps.
     crossings, memory
         Transfers between devices, and memory held.
     path
@@ -121,6 +123,7 @@ class Drawing:
     sends: Spans
     syncs: Spans
     synced: IntArray
+    updates: Spans
     crossings: Crossings
     memory: Memory
     path: tuple[Step, ...]
@@ -202,6 +205,7 @@ def drawing(result: Evaluation) -> Drawing:
         sends=_sends(timeline),
         syncs=Spans(*np.array(synced, np.int64).reshape(-1, 4).T[:3]),
         synced=np.array([chunk for *_, chunk in synced], np.int64),
+        updates=Spans(*np.array(timeline.updates, np.int64).reshape(-1, 3).T),
         crossings=_crossings(timeline, source),
         memory=_memory(result),
         path=result.path,

@@ -184,6 +184,9 @@ def _syncs(drawn: Drawing, axes: Axes) -> None:
     syncs = drawn.syncs
     boxes = corners(syncs.device, syncs.start, syncs.end, 0.75, 0.94)
     add_boxes(axes, boxes, facecolor=palette.SYNC_COLOUR, edgecolor="white", linewidth=0.3, zorder=3)
+    updates = drawn.updates
+    boxes = corners(updates.device, updates.start, updates.end, 0.06, 0.94)
+    add_boxes(axes, boxes, facecolor=palette.STEP_COLOUR, edgecolor="white", linewidth=0.3, zorder=3)
 
 
 def _crossings(drawn: Drawing, axes: Axes) -> None:
@@ -237,7 +240,7 @@ def _narrow(drawn: Drawing) -> bool:
 
 
 def _stops(drawn: Drawing, middle: FloatArray) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Both ends, as points, of all that the critical path computes and synchronises."""
+    """Both ends, as points, of all that the critical path computes, synchronises and updates."""
     stops = []
     for step in drawn.path:
         if step.part is Part.COMPUTE:
@@ -245,6 +248,9 @@ def _stops(drawn: Drawing, middle: FloatArray) -> list[tuple[tuple[float, float]
         elif step.part is Part.SYNCHRONISATION:
             same = (drawn.syncs.start == step.start) & (drawn.syncs.end == step.end)
             height = drawn.syncs.device[np.flatnonzero(same)[0]] + 0.845
+        elif step.part is Part.OPTIMIZER:
+            same = (drawn.updates.start == step.start) & (drawn.updates.end == step.end)
+            height = drawn.updates.device[np.flatnonzero(same)[0]] + 0.5
         else:
             continue
         stops.append(((float(step.start), float(height)), (float(step.end), float(height))))
@@ -308,6 +314,8 @@ def _legend(drawn: Drawing) -> list[Any]:
         entries.append(Line2D([], [], color=palette.TRANSFER_COLOUR, linewidth=0.8, label="transfer"))
     if len(drawn.synced):
         entries.append(Patch(facecolor=palette.SYNC_COLOUR, label="gradient synchronisation"))
+    if len(drawn.updates.start):
+        entries.append(Patch(facecolor=palette.STEP_COLOUR, label="optimiser step"))
     path: dict[str, Any] = {"linewidth": 0.9, "label": "critical path"}
     entries.append(
         Line2D([], [], color="black", **path) if _narrow(drawn) else Patch(facecolor="none", edgecolor="black", **path)

@@ -79,12 +79,14 @@ def _data(drawings: Sequence[Drawing], focus: bool) -> dict[str, Any]:
             "wait": palette.WAIT_COLOUR,
             "transfer": palette.TRANSFER_COLOUR,
             "sync": palette.SYNC_COLOUR,
+            "update": palette.STEP_COLOUR,
             "memory": palette.MEMORY_COLOUR,
             "limit": palette.LIMIT_COLOUR,
             "over": palette.OVER_COLOUR,
             "sends": any(len(drawn.sends.start) for drawn in drawings),
             "limited": any(drawn.memory.limit is not None for drawn in drawings),
             "synchronises": any(len(drawn.synced) for drawn in drawings),
+            "updates": any(len(drawn.updates.start) for drawn in drawings),
         },
         "timelines": [
             _timeline(drawn, float(drawn.problem.time.tick / factor))
@@ -138,7 +140,12 @@ def _columns(drawn: Drawing) -> dict[str, tuple[str, NDArray[Any]]]:
         "crossTarget": ("i4", crossings.target),
         **{
             f"{name}{field.capitalize()}": ("i4" if field == "device" else "f8", getattr(spans, field))
-            for name, spans in (("wait", drawn.waits), ("send", drawn.sends), ("sync", drawn.syncs))
+            for name, spans in (
+                ("wait", drawn.waits),
+                ("send", drawn.sends),
+                ("sync", drawn.syncs),
+                ("update", drawn.updates),
+            )
             for field in ("device", "start", "end")
         },
         "pathPart": ("u1", np.array([parts.index(step.part) for step in drawn.path])),

@@ -58,6 +58,7 @@ class Panel {
     this.spans("send", this.hatch(), 0, 1);
     this.ops();
     this.spans("sync", v.palette.sync, 0.78, 0.2);
+    this.spans("update", v.palette.update, 0, 1);
     if (this.strip) this.memory();
     if (v.show.critical) this.critical();
     const hidden = v.show.transfers ? this.transfers() : 0;
@@ -181,6 +182,9 @@ class Panel {
       else if (t.pathPart[i] === SYNCHRONISATION) {
         const at = t.syncStart.findIndex((s, k) => s === t.pathStart[i] && t.syncEnd[k] === t.pathEnd[i]);
         y = this.top(t.syncDevice[at]) + 0.88 * this.row;
+      } else if (t.pathPart[i] === OPTIMIZER) {
+        const at = t.updateStart.findIndex((s, k) => s === t.pathStart[i] && t.updateEnd[k] === t.pathEnd[i]);
+        y = this.top(t.updateDevice[at]) + 0.5 * this.row;
       } else continue;
       const seen = x1 >= GUTTER && x0 <= this.width;
       if (last && (seen || last.seen)) { c.moveTo(last.x, last.y); c.lineTo(x0, y); }

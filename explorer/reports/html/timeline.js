@@ -4,7 +4,7 @@
 
 const TYPES = { u1: Uint8Array, i4: Int32Array, f8: Float64Array };
 const WHOLE = 0, FIRST = 1, SECOND = 2, W = 2;
-const COMPUTE = 0, SYNCHRONISATION = 3;
+const COMPUTE = 0, SYNCHRONISATION = 3, OPTIMIZER = 4;
 
 async function unpack(packed, columns) {
   const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
@@ -36,7 +36,7 @@ class Timeline {
     }
     this.stepOf = new Int32Array(this.rows).fill(-1);
     this.pathRow.forEach((row, i) => { if (this.pathPart[i] === COMPUTE) this.stepOf[row] = i; });
-    for (const kind of ["wait", "send", "sync"]) this[kind + "Of"] = ranges(this[kind + "Device"], this.devices);
+    for (const kind of ["wait", "send", "sync", "update"]) this[kind + "Of"] = ranges(this[kind + "Device"], this.devices);
     const top = Math.max(0, ...this.limit, ...this.base);
     this.digits = String(this.microbatch.reduce((a, b) => Math.max(a, b), 0)).length;
     this.memoryTop = this.during.reduce((a, b) => Math.max(a, b), top) || 1;

@@ -234,6 +234,7 @@ function legend(palette) {
   if (palette.sends) entry(`repeating-linear-gradient(135deg, ${palette.wait} 0 2px, ${palette.transfer} 2px 3px)`, "kept by sending");
   if (palette.limited) entry(palette.over, "memory over the limit");
   if (palette.synchronises) entry(palette.sync, "synchronises gradients");
+  if (palette.updates) entry(palette.update, "optimiser step");
   entry("#fff", "critical path", "framed");
   return list;
 }
