@@ -45,6 +45,16 @@ def of_embedding(architecture: Architecture, training: Training, system: System)
     return Exposed(ring(system, training.tensor, 1, size))
 
 
+def of_head(architecture: Architecture, training: Training, system: System) -> Exposed:
+    """One all-reduce of its input's gradient in I; with sequence parallelism half of it in F, as an all-gather.
+
+    arXiv:1909.08053, section 3; arXiv:2205.05198, section 4.2.2. Logits stay split, the loss reduces single numbers.
+    """
+    size = 2 * (training.sequence * training.microbatch // training.context) * architecture.hidden
+    whole = ring(system, training.tensor, 1, size)
+    return Exposed(whole / 2, whole / 2) if training.sequence_parallel else Exposed(backward=whole)
+
+
 def ring(system: System, count: int, stride: int, size: int) -> Fraction:
     """An all-reduce of ``size`` bytes among ``count`` slots, ``stride`` apart: 2 (n-1) steps of size / n."""
     if count < 2:

@@ -1,7 +1,8 @@
 """What a layer, the embedding and the head take on one device of a tensor-parallel group, in seconds and bytes.
 
 An op is a sum of parts, each the longer of computing and moving. F and I do the products with weights once each, and W
-once; attention's scores take twice as long in I as in F, and once more where they are not held but computed again.
+once; attention's scores take twice as long in I as in F. Selective recomputation does them once more; flash attention
+does the products of queries and keys once more in any backward, that of a recomputed layer too (arXiv:2307.08691).
 Scores count in full, without use of causality, as in arXiv:2104.04473, section 5.1.
 """
 
@@ -51,6 +52,8 @@ class Part:
         Operations of the products with weights, forward.
     scores
         Operations of the products of activations with each other, forward.
+    matched
+        Those of them that multiply queries with keys.
     moved
         Bytes that element-wise work reads and writes, forward; as many again in I.
     softmax
@@ -67,6 +70,7 @@ class Part:
     parameters: int
     products: int = 0
     scores: int = 0
+    matched: int = 0
     moved: int = 0
     softmax: int = 0
     held: int = 0
@@ -109,11 +113,13 @@ def _attention(architecture: Architecture, training: Training) -> Part:
         weights = hidden * (2 * query + 2 * keys) // t
         flops = 2 * count * weights
         scores = 4 * count * training.sequence * query // t
+        matched = scores // 2
         held = ELEMENT * count * (2 * query + 2 * keys) // t
     else:
         weights, wide, value = _latent_weights(architecture, latent, t)
         flops = 2 * count * weights
         scores = 2 * count * training.sequence * architecture.heads * (wide + value) // t
+        matched = 2 * count * training.sequence * architecture.heads * wide // t
         ranks = latent.query_rank + latent.key_value_rank + latent.rotary
         held = ELEMENT * count * (architecture.heads * 2 * (wide + value) // t + ranks)
     scores_held = 0
@@ -125,6 +131,7 @@ def _attention(architecture: Architecture, training: Training) -> Part:
         weights,
         flops,
         scores,
+        matched,
         moved=softmax,
         softmax=softmax,
         held=held + scores_held,
@@ -196,11 +203,17 @@ def prediction_costs(architecture: Architecture, training: Training, system: Sys
     """
     layer = architecture.layers - 1
     projection = 2 * architecture.hidden**2 // training.tensor
-    joined = Part("projection", projection, 2 * tokens(training) * projection)
+    joined = Part(
+        "projection",
+        projection,
+        2 * tokens(training) * projection,
+        held=-(-2 * ELEMENT * tokens(training) * architecture.hidden // _spread(training)),
+    )
     whole = layer_costs(architecture, training, system, layer)
     head = _head(architecture, training)
     shared = Part("head", 0, head.products, moved=head.moved, held=head.held)
-    return whole.plus(_costs((joined, shared), training, system, collectives.Exposed(), 0, None))
+    sent = collectives.of_head(architecture, training, system)
+    return whole.plus(_costs((joined, shared), training, system, sent, 0, None))
 
 
 def embedding_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
@@ -215,7 +228,8 @@ def embedding_costs(architecture: Architecture, training: Training, system: Syst
 
 def head_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
     """The last norm, the vocabulary head and the loss."""
-    return _costs((_head(architecture, training),), training, system, collectives.Exposed(), 0, None)
+    sent = collectives.of_head(architecture, training, system)
+    return _costs((_head(architecture, training),), training, system, sent, 0, None)
 
 
 def _head(architecture: Architecture, training: Training) -> Part:
@@ -245,12 +259,14 @@ def _costs(
         seconds[Kind.F] += forward + scores + moving
         seconds[Kind.I] += forward + 2 * scores + moving
         seconds[Kind.W] += _roofline(system, part.products, training.bytes_per_gradient * part.parameters)
-        if training.flash_attention or training.recompute == "selective":
+        if training.flash_attention:
+            again += _roofline(system, part.matched, 0)
+        elif training.recompute == "selective":
             again += scores + _roofline(system, 0, part.softmax)
     full = training.recompute == "full" and checkpoint is not None
     whole = seconds[Kind.F] + sent.forward
     seconds[Kind.F] = whole
-    seconds[Kind.I] += sent.backward + (whole if full else again)
+    seconds[Kind.I] += sent.backward + again + (whole if full else 0)
     seconds[Kind.W] += sent.weights
     seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
     held = checkpoint if full and checkpoint is not None else sum(part.held for part in parts)
@@ -332,7 +348,7 @@ def explain(architecture: Architecture, training: Training, system: System, laye
             lines.append(Line(part.name, "products, F", how, 1000 * seconds, "ms", MEGATRON))
         if part.scores:
             seconds = _roofline(system, part.scores, 0)
-            how = f"4 s^2 b x width = {part.scores:.4g} operations; twice in I"
+            how = f"4 s^2 b x width = {part.scores:.4g} operations; twice in I, besides what is computed again"
             lines.append(Line(part.name, "scores, F", how, 1000 * seconds, "ms", MEGATRON))
         if part.moved:
             how = f"{part.moved:.4g} bytes through memory"

@@ -8,8 +8,9 @@ import pytest
 
 from explorer.config import catalogue
 from explorer.core.op import Kind
-from explorer.costs.architecture import Architecture
-from explorer.costs.layers import explain, flops, head_costs, layer_costs, parameters, parts_of
+from explorer.costs.architecture import Architecture, Latent
+from explorer.costs.collectives import ring
+from explorer.costs.layers import explain, flops, head_costs, layer_costs, parameters, parts_of, prediction_costs
 from explorer.costs.training import Training
 
 SYSTEM = catalogue.load_system("a100-sxm")
@@ -62,8 +63,10 @@ def test_optimiser_state_is_18_bytes_a_parameter_or_less_where_it_is_spread() ->
     assert sharded == pytest.approx(18 / 4 * count, abs=1)
 
 
-def test_full_recomputation_adds_a_forward_to_the_input_gradient() -> None:
-    plain, full = (layer_costs(GPT, replace(PLAIN, recompute=how), SYSTEM, 0).seconds for how in ("none", "full"))
+@pytest.mark.parametrize("flash", [False, True])
+def test_full_recomputation_adds_a_forward_to_the_input_gradient(flash: bool) -> None:
+    training = replace(PLAIN, flash_attention=flash)
+    plain, full = (layer_costs(GPT, replace(training, recompute=how), SYSTEM, 0).seconds for how in ("none", "full"))
     assert full[Kind.I] == plain[Kind.I] + plain[Kind.F]
     assert full[Kind.W] == plain[Kind.W]
     for seconds in (plain, full):
@@ -99,3 +102,44 @@ def test_gpt3_has_its_parameters() -> None:
     """arXiv:2005.14165: 175B, of which 12 l h^2 + 2 l h norms here; biases are left out."""
     gpt3 = Architecture("gpt3", 96, 12288, 96, 96, 128, 49152, 50257, tied=True, positions=2048)
     assert parameters(gpt3) == pytest.approx(174.6e9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "backward"),
+    [
+        (GPT, 5 / 2),
+        # queries and keys are 192 wide, values 128: three products of the one, two of the other
+        (replace(GPT, latent=Latent(1536, 512, 128, 64, 128)), (3 * 192 + 2 * 128) / (192 + 128)),
+    ],
+)
+def test_the_backward_of_flash_attention_does_five_products_for_two(
+    architecture: Architecture, backward: float
+) -> None:
+    """arXiv:2307.08691: operations of the backward are 2.5 times those of the forward."""
+
+    short, long = Training(S), Training(2 * S)
+    seconds = {
+        kind: layer_costs(architecture, long, SYSTEM, 0).seconds[kind]
+        - 2 * layer_costs(architecture, short, SYSTEM, 0).seconds[kind]
+        for kind in (Kind.F, Kind.I)
+    }
+    assert float(seconds[Kind.I] / seconds[Kind.F]) == pytest.approx(backward, rel=1e-9)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_the_head_reduces_the_gradient_of_its_input_once(sequence_parallel: bool) -> None:
+    spread = replace(PLAIN, tensor=8, sequence_parallel=sequence_parallel)
+    wide = replace(SYSTEM, links=replace(SYSTEM.links, node=replace(SYSTEM.links.node, bandwidth=10**30, latency=0)))
+    slow, fast = (head_costs(GPT, spread, system).seconds for system in (SYSTEM, wide))
+    exposed = {kind: slow[kind] - fast[kind] for kind in (Kind.F, Kind.I, Kind.W)}
+    whole = ring(SYSTEM, 8, 1, 2 * S * B * H) - ring(wide, 8, 1, 2 * S * B * H)
+    assert whole > 0
+    assert exposed[Kind.F] + exposed[Kind.I] == whole
+    assert exposed[Kind.F] == (whole / 2 if sequence_parallel else 0)
+    assert exposed[Kind.W] == 0
+
+
+def test_prediction_holds_the_two_inputs_of_its_projection() -> None:
+    """arXiv:2412.19437, section 2.2: a projection from 2 h to h, 2 x 2 bytes a token and width held."""
+    alone = layer_costs(GPT, PLAIN, SYSTEM, LAYERS - 1).activation + head_costs(GPT, PLAIN, SYSTEM).activation
+    assert prediction_costs(GPT, PLAIN, SYSTEM).activation == alone + 4 * S * B * H
