@@ -69,6 +69,8 @@ def from_options(options: ProblemOptions) -> Costs:
             raise UsageError("costs layer by layer count the embedding and the head always; leave --embeddings out")
         from explorer.costs.select import transformer_costs
 
+        if options.freed_at_input_grad is None:
+            common["freed_at_input"] = None
         return transformer_costs(
             model,
             catalogue.load_system(system),

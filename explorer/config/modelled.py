@@ -56,7 +56,8 @@ class SystemCosts(ABC):
     communication: Communication | None
     gradient_sync: bool
     optimizer: bool
-    freed_at_input: Fraction
+    freed_at_input: Fraction | None
+    """None for what each chunk says itself, in bytes; activations are counted as held until W then."""
     overlap: Fraction
     memory_limit: str | None
     title: str
@@ -100,7 +101,7 @@ class SystemCosts(ABC):
         )
         in_bytes = self._bytes(placement, chunks)
         whole = Fraction(placement.devices * len(placement.routes), self._blocks_of_routes(placement, work))
-        stash = _stash(work.blocks, self.freed_at_input, whole)
+        stash = _stash(work.blocks, self.freed_at_input or Fraction(0), whole)
         syncs = self.sync_seconds(placement, slots, chunks) if self.gradient_sync else [Fraction(0)] * len(chunks)
         steps = self.optimizer_times(placement, chunks) if self.optimizer else []
         return Problem(
@@ -149,8 +150,11 @@ class SystemCosts(ABC):
         stashed = sum(chunk.activation for chunk in chunks) * placement.microbatches
         if resident + stashed > UNLIMITED:
             raise Inexact("the model's activations and weights pass 2^62 bytes; give a smaller model or batch")
+        held = _stash([chunk.activation for chunk in chunks], self.freed_at_input or Fraction(0), Fraction(1))
+        if self.freed_at_input is None:
+            held = replace(held, freed_at_input=np.array([[chunk.freed for chunk in chunks]], np.int64))
         return replace(
-            _stash([chunk.activation for chunk in chunks], self.freed_at_input, Fraction(1)),
+            held,
             static=np.array([chunk.static for chunk in chunks], np.int64),
             weights=np.array([chunk.weights for chunk in chunks], np.int64),
         )

@@ -41,6 +41,8 @@ class BlockCosts:
         Bytes that replicas all-reduce.
     message
         Bytes that go from one to the next.
+    freed
+        Bytes of the activation that I frees, if W follows apart; the rest W needs.
     """
 
     seconds: dict[Kind, Fraction]
@@ -49,6 +51,7 @@ class BlockCosts:
     weights: int
     gradient: int
     message: int
+    freed: int = 0
 
     def times(self, count: int) -> BlockCosts:
         """``count`` of these, one after the other."""
@@ -60,6 +63,7 @@ class BlockCosts:
             count * self.weights,
             count * self.gradient,
             self.message,
+            count * self.freed,
         )
 
     def plus(self, other: BlockCosts) -> BlockCosts:
@@ -72,6 +76,7 @@ class BlockCosts:
             self.weights + other.weights,
             self.gradient + other.gradient,
             self.message,
+            self.freed + other.freed,
         )
 
 

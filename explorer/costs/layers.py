@@ -9,7 +9,7 @@ Scores count in full, without use of causality, as in arXiv:2104.04473, section 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from explorer.config.roofline import BlockCosts
@@ -62,6 +62,8 @@ class Part:
         Bytes that F leaves for the backward.
     scores_held
         Those of them that belong to attention's scores.
+    kept
+        Bytes that W needs: inputs of products with weights, and gradients of their outputs.
     expert
         Whether its weights are spread over expert-parallel groups.
     """
@@ -75,6 +77,7 @@ class Part:
     softmax: int = 0
     held: int = 0
     scores_held: int = 0
+    kept: int = 0
     expert: bool = False
 
 
@@ -100,9 +103,12 @@ def parts_of(architecture: Architecture, training: Training, layer: int) -> tupl
 
 
 def _norms(architecture: Architecture, training: Training) -> Part:
-    """Two norms, residuals and their dropout: 10 s b h held, in full on every rank unless sequence-parallel."""
+    """Two norms, residuals and their dropout: 10 s b h held, in full on every rank unless sequence-parallel.
+
+    Kept for W are the inputs of attention and of the MLP, and the gradients of their outputs: 8 s b h.
+    """
     size = -(-tokens(training) * architecture.hidden // _spread(training))
-    return Part("norms", 2 * architecture.hidden, moved=10 * ELEMENT * size, held=10 * size)
+    return Part("norms", 2 * architecture.hidden, moved=10 * ELEMENT * size, held=10 * size, kept=4 * ELEMENT * size)
 
 
 def _attention(architecture: Architecture, training: Training) -> Part:
@@ -114,7 +120,7 @@ def _attention(architecture: Architecture, training: Training) -> Part:
         flops = 2 * count * weights
         scores = 4 * count * training.sequence * query // t
         matched = scores // 2
-        held = ELEMENT * count * (2 * query + 2 * keys) // t
+        held = kept = ELEMENT * count * (2 * query + 2 * keys) // t
     else:
         weights, wide, value = _latent_weights(architecture, latent, t)
         flops = 2 * count * weights
@@ -122,6 +128,8 @@ def _attention(architecture: Architecture, training: Training) -> Part:
         matched = 2 * count * training.sequence * architecture.heads * wide // t
         ranks = latent.query_rank + latent.key_value_rank + latent.rotary
         held = ELEMENT * count * (architecture.heads * 2 * (wide + value) // t + ranks)
+        outputs = wide + latent.plain + latent.value
+        kept = ELEMENT * count * (architecture.heads * (outputs + value) // t + 2 * ranks)
     scores_held = 0
     if not training.flash_attention and training.recompute == "none":
         scores_held = 5 * architecture.heads * training.sequence * count // t
@@ -136,6 +144,7 @@ def _attention(architecture: Architecture, training: Training) -> Part:
         softmax=softmax,
         held=held + scores_held,
         scores_held=scores_held,
+        kept=kept,
     )
 
 
@@ -156,7 +165,8 @@ def _mlp(architecture: Architecture, training: Training, inner: int, name: str =
     matrices = 3 if architecture.gated else 2
     weights = matrices * architecture.hidden * inner // t
     width = ELEMENT * count * inner // t
-    return Part(name, weights, 2 * count * weights, moved=matrices * width, held=matrices * width)
+    held = matrices * width
+    return Part(name, weights, 2 * count * weights, moved=matrices * width, held=held, kept=matrices * width)
 
 
 def _experts(architecture: Architecture, training: Training, experts: Experts) -> Iterator[Part]:
@@ -164,7 +174,8 @@ def _experts(architecture: Architecture, training: Training, experts: Experts) -
     t, count, hidden = training.tensor, tokens(training), architecture.hidden
     matrices = 3 if architecture.gated else 2
     router = hidden * experts.count
-    yield Part("router", router, 2 * count * router, held=4 * count * experts.count)
+    scored = 4 * count * experts.count
+    yield Part("router", router, 2 * count * router, held=scored, kept=scored)
     one = matrices * hidden * experts.feed_forward // t
     width = ELEMENT * count * experts.active * experts.feed_forward // t
     copies = ELEMENT * count * experts.active * hidden // _spread(training)
@@ -174,6 +185,7 @@ def _experts(architecture: Architecture, training: Training, experts: Experts) -
         2 * count * experts.active * one,
         moved=matrices * width + 4 * copies,
         held=matrices * width + 2 * copies,
+        kept=matrices * width + 2 * copies,
         expert=True,
     )
     if experts.shared_feed_forward:
@@ -208,10 +220,11 @@ def prediction_costs(architecture: Architecture, training: Training, system: Sys
         projection,
         2 * tokens(training) * projection,
         held=-(-2 * ELEMENT * tokens(training) * architecture.hidden // _spread(training)),
+        kept=-(-3 * ELEMENT * tokens(training) * architecture.hidden // _spread(training)),
     )
     whole = layer_costs(architecture, training, system, layer)
     head = _head(architecture, training)
-    shared = Part("head", 0, head.products, moved=head.moved, held=head.held)
+    shared = replace(head, parameters=0)
     sent = collectives.of_head(architecture, training, system)
     return whole.plus(_costs((joined, shared), training, system, sent, 0, None))
 
@@ -238,7 +251,14 @@ def _head(architecture: Architecture, training: Training) -> Part:
     weights = rows * hidden // training.tensor
     logits = 4 * count * rows // training.tensor
     held = 2 * ELEMENT * count * hidden // _spread(training) + logits
-    return Part("head", weights + hidden, 2 * count * weights, moved=3 * logits, held=held)
+    return Part(
+        "head",
+        weights + hidden,
+        2 * count * weights,
+        moved=3 * logits,
+        held=held,
+        kept=held - ELEMENT * count * hidden // _spread(training),
+    )
 
 
 def _costs(
@@ -270,6 +290,7 @@ def _costs(
     seconds[Kind.W] += sent.weights
     seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
     held = checkpoint if full and checkpoint is not None else sum(part.held for part in parts)
+    kept = sum(part.kept for part in parts)
     dense = sum(part.parameters for part in parts if not part.expert)
     spread = sum(part.parameters for part in parts if part.expert)
     return BlockCosts(
@@ -280,6 +301,7 @@ def _costs(
         weights=ELEMENT * (dense + spread),
         gradient=_reduced(dense, spread, training),
         message=message,
+        freed=0 if full else max(0, held - kept),
     )
 
 

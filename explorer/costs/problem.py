@@ -38,8 +38,10 @@ class TransformerCosts(SystemCosts):
         What runs, how it is spread, and where.
     pieces
         What each stage holds; layers spread evenly, with the embedding and the head at the ends, by default.
-    communication, gradient_sync, freed_at_input, overlap, memory_limit, title, optimizer
+    communication, gradient_sync, overlap, memory_limit, title, optimizer
         As of `explorer.config.modelled.ModelledCosts`.
+    freed_at_input
+        By default I frees what W does not need.
     layout
         In place of that order: where the devices sit. Its ``copies`` are those of ``training``.
     """
@@ -50,7 +52,7 @@ class TransformerCosts(SystemCosts):
     pieces: tuple[Piece, ...] | None = None
     communication: Communication | None = None
     gradient_sync: bool = True
-    freed_at_input: Fraction = Fraction(0)
+    freed_at_input: Fraction | None = None
     overlap: Fraction = Fraction(1)
     memory_limit: str | None = None
     layout: Layout = field(default_factory=Layout)
@@ -58,7 +60,7 @@ class TransformerCosts(SystemCosts):
     optimizer: bool = False
 
     def __post_init__(self) -> None:
-        check_shares(self.freed_at_input, self.overlap)
+        check_shares(self.freed_at_input or Fraction(0), self.overlap)
         if self.layout.copies not in (1, self.training.data):
             raise UsageError(f"{self.layout.copies} data-parallel copies contradict {self.training.data}")
         object.__setattr__(self, "layout", replace(self.layout, copies=self.training.data))
@@ -151,10 +153,6 @@ class TransformerCosts(SystemCosts):
 
         return [seconds(chunk) for chunk in range(placement.chunks)]
 
-    def optimizer_seconds(self, placement: Placement) -> Fraction:
-        """Seconds of the optimiser's step on the device where it takes longest."""
-        return max(self.optimizer_times(placement, self.workload(placement).chunks))
-
     def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
         """Seconds of each device's optimiser step.
 
@@ -176,6 +174,8 @@ class TransformerCosts(SystemCosts):
                 f"{placement.microbatches} microbatches of {self.training.microbatch} in {self.training.data} copies "
                 f"make a batch of {sequences} sequences, not {self.training.global_batch}"
             )
+        if self.training.recompute == "full":
+            yield "whole layers are recomputed: between an I and its W apart more is held than is counted here"
         yield from self.architecture.assumed
 
 

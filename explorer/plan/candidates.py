@@ -15,6 +15,8 @@ SCHEDULES = ("1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half")
 """Those tried unless others are asked for; 1F1B and its interleaved kin are what Megatron-LM runs."""
 _VIRTUAL = {"zb-v": 2, "v-half": 2, "v-min": 2, "dualpipe-v": 2}
 """Stages a device of schedules that fix it."""
+_SPLIT = ("zb-h1", "zb-h2", "zb-v", "zb-auto", "v-min", "v-half", "v-zb", "interleaved-zb")
+"""Schedules that run W apart from I."""
 _MICROBATCHES = (1, 2, 4, 8)
 _CHUNKS = (2, 3, 4, 5, 6, 8, 10)
 
@@ -176,6 +178,11 @@ def _illegal_stages(candidate: Candidate, wish: Wish) -> str | None:
         )
     if layers < stages:
         return f"{layers} layers do not fill {stages} stages; use at most {layers}"
+    if candidate.recompute == "full" and candidate.schedule in _SPLIT:
+        return (
+            f"{candidate.schedule} runs W apart from I, and after recomputing whole layers that holds more than is "
+            "modelled; use 1f1b or interleaved-1f1b, or recompute nothing"
+        )
     if candidate.schedule != "1f1b" and candidate.pipeline == 1:
         return f"{candidate.schedule} on one pipeline device is 1f1b"
     return None

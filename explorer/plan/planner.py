@@ -26,8 +26,6 @@ class Outcome:
     ----------
     seconds
         Of an iteration, the optimiser's step included.
-    optimizer
-        Of that step alone.
     memory
         Bytes at the peak of the device that needs most.
     device
@@ -38,7 +36,6 @@ class Outcome:
     wish: Wish
     evaluation: Evaluation
     seconds: Fraction
-    optimizer: Fraction
     memory: int
     device: int
 
@@ -93,7 +90,7 @@ def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
     ExplorerError
         If the schedule does not exist for it.
     """
-    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system)
+    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system, optimizer=True)
     result = api.evaluate(
         candidate.schedule,
         costs,
@@ -102,10 +99,9 @@ def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
         options=candidate.options,
         engine="longest-path",
     )
-    optimizer = costs.optimizer_seconds(result.schedule.placement)
     peaks = [report.peak_memory or 0 for report in result.devices]
     most = max(peaks)
-    return Outcome(candidate, wish, result, result.makespan + optimizer, optimizer, most, peaks.index(most))
+    return Outcome(candidate, wish, result, result.makespan, most, peaks.index(most))
 
 
 def least_seconds(candidate: Candidate, wish: Wish) -> Fraction:

@@ -95,7 +95,6 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "data": candidate.data(wish),
         "microbatches": candidate.microbatches(wish),
         "seconds": float(outcome.seconds),
-        "optimizer_seconds": float(outcome.optimizer),
         "tokens_per_second_per_device": float(outcome.tokens),
         "mfu": float(outcome.utilisation),
         "bubble_ratio": float(outcome.evaluation.levels["execution"].bubble_ratio or 0),

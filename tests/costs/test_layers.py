@@ -49,6 +49,15 @@ def test_operations_do_not_depend_on_how_they_are_spread() -> None:
     assert flops(GPT, spread, B) == flops(GPT, PLAIN, B)
 
 
+@pytest.mark.parametrize(("given", "scores"), [({}, 5 * HEADS * S / H), ({"flash_attention": True}, 0)])
+def test_the_input_gradient_frees_what_the_weight_gradient_does_not_need(
+    given: dict[str, object], scores: float
+) -> None:
+    """arXiv:2401.10241, table 1: of s b h (34 + 5 a s / h) bytes 32 s b h are left for W."""
+    costs = layer_costs(GPT, replace(PLAIN, **given), SYSTEM, 0)  # type: ignore[arg-type]
+    assert costs.freed == pytest.approx(S * B * H * (2 + scores), rel=1e-12)
+
+
 def test_the_head_holds_its_logits() -> None:
     """arXiv:2205.05198, section 4.3: 4 s b h (1 + v / h) bytes."""
     assert head_costs(GPT, PLAIN, SYSTEM).activation == 4 * S * B * H * (1 + V / H)
