@@ -117,13 +117,11 @@ def _microbatches(training: Training) -> int:
 
 
 def _is_detailed(options: ProblemOptions) -> bool:
-    if options.training or (options.model is not None and Path(options.model).suffix not in ("", ".toml")):
-        return True
-    if options.model is None or not options.model.endswith(".toml"):
-        return False
-    from explorer.costs.select import is_file
+    if options.training or options.model is None:
+        return bool(options.training)
+    from explorer.costs.select import is_detailed
 
-    return is_file(options.model)
+    return is_detailed(options.model, options.training)
 
 
 def _slots(text: str | None) -> tuple[int, ...]:

@@ -42,13 +42,13 @@ def _schedules() -> list[dict[str, Any]]:
 def _systems() -> list[dict[str, Any]]:
     from explorer.config import catalogue
 
-    return [{"name": n, "summary": catalogue.load_system(n).description} for n in catalogue.names("systems")]
+    return [{"name": n, "summary": catalogue.described("systems", n)} for n in catalogue.names("systems")]
 
 
 def _models() -> list[dict[str, Any]]:
     from explorer.config import catalogue
 
-    return [{"name": n, "summary": catalogue.load_model(n).description} for n in catalogue.names("models")]
+    return [{"name": n, "summary": catalogue.described("models", n)} for n in catalogue.names("models")]
 
 
 def _formats() -> list[dict[str, Any]]:

@@ -113,7 +113,7 @@ class ProblemOptions:
         str | None,
         _option(
             "--model",
-            help="Model, by name or file: TOML, config.json, Megatron-LM arguments (default: paper-128x4096).",
+            help="Model, by name or file: TOML, config.json, Megatron-LM, torchtitan (default: paper-128x4096).",
             panel=_MODELLED,
         ),
     ] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -21,10 +22,23 @@ DEFAULT_MODEL = "paper-128x4096"
 """The source paper's operating point (arXiv:2605.24006)."""
 
 
+def files_of(folder: str) -> list[str]:
+    """The files that ship in ``systems`` or ``models``, sorted."""
+    found = (entry.name for entry in files("configs").joinpath(folder).iterdir())
+    return sorted(name for name in found if name.endswith((".toml", ".json")))
+
+
 def names(folder: str) -> list[str]:
     """Names of what ships in ``systems`` or ``models``, sorted."""
-    found = (entry.name for entry in files("configs").joinpath(folder).iterdir())
-    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+    return sorted(name.rpartition(".")[0] for name in files_of(folder))
+
+
+def described(folder: str, name: str) -> str:
+    """The description of what ships under a name."""
+    place = files("configs").joinpath(folder)
+    if f"{name}.json" in files_of(folder):
+        return str(json.loads(place.joinpath(f"{name}.json").read_text("utf-8"))["description"])
+    return str(parse(place.joinpath(f"{name}.toml").read_text("utf-8"), name)["description"])
 
 
 def load_system(name: str) -> System:
@@ -65,6 +79,8 @@ def _load(kind: type[T], folder: str, name: str) -> T:
     if name.lower() not in known:
         raise UsageError(f"no {folder[:-1]} is called {name!r}; {nearest(name, known)}; or give a TOML file")
     shipped = f"{folder}/{name.lower()}.toml"
+    if f"{name.lower()}.json" in files_of(folder):
+        raise UsageError(f"{name} is modelled layer by layer only: give --tp 1, say")
     text = files("configs").joinpath(shipped).read_text("utf-8")
     return decode(kind, parse(text, shipped), shipped)
 

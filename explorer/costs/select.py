@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from explorer.config import catalogue
@@ -13,7 +12,7 @@ from explorer.core.errors import UsageError
 from explorer.costs.architecture import Architecture
 from explorer.costs.layout import parse_layout
 from explorer.costs.problem import TransformerCosts, architecture_of
-from explorer.costs.reading import read
+from explorer.costs.reading import knows, read
 from explorer.costs.reading.launch import Launch
 from explorer.costs.training import Training
 
@@ -32,6 +31,8 @@ SETTINGS = {
 """Names of options, and of the `Training` fields that they set."""
 FLAGS = ("sequence_parallel", "distributed_optimizer", "fsdp")
 """Those that are true or false."""
+SEQUENCE = 4096
+"""Tokens of a sequence where nothing says."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,7 @@ class Chosen:
 
 def is_detailed(model: str, settings: Mapping[str, Any]) -> bool:
     """Whether costs are to be modelled layer by layer: a setting asks for it, or the model is no TOML file of ours."""
-    return any(name in settings for name in (*SETTINGS, "layout")) or is_file(model)
-
-
-def is_file(model: str) -> bool:
-    """Whether a model is named by a file of another tool."""
-    path = Path(model)
-    if path.suffix == ".toml":
-        return path.is_file() and "[parallelism]" in path.read_text("utf-8", "replace")
-    return path.suffix in (".json", ".sh", ".yaml", ".yml") or path.is_dir()
+    return any(name in settings for name in (*SETTINGS, "layout")) or knows(model)
 
 
 def choose(model: str, settings: Mapping[str, Any], data: int | None) -> Chosen:
@@ -72,14 +65,17 @@ def choose(model: str, settings: Mapping[str, Any], data: int | None) -> Chosen:
     Malformed
         If the file is broken, with line.
     """
-    launch = read(model) if is_file(model) else None
+    launch = read(model) if knows(model) else None
     if launch is None:
         architecture, training = architecture_of(catalogue.load_model(model), model)
     else:
         if launch.architecture is None:
             raise UsageError(f"{model} does not give the model's sizes; use a file that does, such as its config.json")
         architecture = launch.architecture
-        training = launch.training or Training(int(settings.get("sequence", 4096)))
+        if launch.training is None and "sequence" not in settings:
+            told = f"{model} does not say how long sequences are: assumed are {SEQUENCE} tokens"
+            architecture = replace(architecture, assumed=(*architecture.assumed, told))
+        training = launch.training or Training(SEQUENCE)
     changes = {SETTINGS[name]: value for name, value in settings.items() if name in SETTINGS}
     if data is not None:
         changes["data"] = data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def test_layers_that_would_be_dropped_are_told(tmp_path: Path) -> None:
         (("--num-layers 96", "--num-layers 90"), "90 layers do not divide into 16 x 1 stages"),
         (
             ("--sequence-parallel", "--account-for-loss-in-pipeline-split"),
-            "is not read; give --pipeline-model-parallel",
+            "make 97, no multiple of 16 stages",
         ),
     ],
 )
@@ -209,6 +210,90 @@ def test_prediction_layers_and_positions_of_megatron(tmp_path: Path) -> None:
     assert launch.virtual == 2
     assert launch.pieces is not None
     assert len(launch.pieces) == 32
+
+
+def test_ends_that_count_as_layers(tmp_path: Path) -> None:
+    """--account-for-*-in-pipeline-split: 94 layers and 2 for the ends are 6 a stage."""
+    path = tmp_path / "train.sh"
+    both = "--account-for-loss-in-pipeline-split --account-for-embedding-in-pipeline-split"
+    path.write_text(SCRIPT.replace("--sequence-parallel", both).replace("--num-layers 96", "--num-layers 94"))
+    pieces = read(str(path)).pieces
+    assert pieces is not None
+    assert [len(piece.layers) for piece in pieces] == [5, *[6] * 14, 5]
+
+
+def test_latent_attention_of_megatron() -> None:
+    """Megatron-LM's arguments of DeepSeek-V3 give the same architecture as its config.json."""
+    words = (
+        "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --vocab-size 129280 "
+        "--swiglu --untie-embeddings-and-output-weights --position-embedding-type rope --seq-length 4096 "
+        "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --num-experts 256 --moe-router-topk 8 "
+        "--moe-ffn-hidden-size 2048 --moe-shared-expert-intermediate-size 2048 --moe-layer-freq '[0]*3+[1]*58' "
+        "--mtp-num-layers 1"
+    )
+    architecture = read(words).architecture
+    assert architecture is not None
+    ships = read("deepseek-v3").architecture
+    assert ships is not None
+    assert replace(architecture, name="", head_width=1) == replace(ships, name="", head_width=1)
+
+
+TITAN = """
+[model]
+name = "llama3"
+flavor = "70B"
+
+[training]
+local_batch_size = 16
+seq_len = 8192
+
+[parallelism]
+data_parallel_shard_degree = 4
+tensor_parallel_degree = 8
+pipeline_parallel_degree = 4
+pipeline_parallel_schedule = "Interleaved1F1B"
+pipeline_parallel_microbatch_size = 2
+
+[activation_checkpoint]
+mode = "full"
+"""
+
+
+def test_torchtitan(tmp_path: Path) -> None:
+    path = tmp_path / "train.toml"
+    path.write_text(TITAN)
+    launch = read(str(path))
+    assert launch.architecture is not None
+    assert launch.training is not None
+    assert (launch.architecture.layers, launch.pipeline, launch.virtual) == (80, 4, 2)
+    assert launch.schedule == "interleaved-1f1b"
+    training = launch.training
+    assert (training.sequence, training.microbatch, training.global_batch, training.data) == (8192, 2, 64, 4)
+    assert (training.tensor, training.recompute, training.sharded_parameters) == (8, "full", True)
+    assert launch.pieces is not None
+    # The ends count for a layer each: 82 on 8 stages.
+    counts = [len(piece.layers) for piece in launch.pieces]
+    assert (counts[0], counts[-1], sum(counts)) == (10, 9, 80)
+    assert max(counts) - min(counts) <= 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (('flavor = "70B"', 'flavor = "71B"'), "sizes of llama3 71B are not known; known: llama3 8B"),
+        (("Interleaved1F1B", "Interleved1F1B"), "no schedule is called 'Interleved1F1B'"),
+        (("size = 2", "size = 3"), "local batch of 16 is no whole number of microbatches of 3"),
+        (("seq_len = 8192", "seq_len = 0"), "seq_len must be at least 1, got 0"),
+        (("seq_len = 8192", "seq_len = '8k'"), "seq_len must be a whole number"),
+        (('mode = "full"', 'mode = "most"'), "recompute must be one of none, selective, full"),
+        (("[training]", "[training"), "not TOML"),
+    ],
+)
+def test_broken_torchtitan_says_where(change: tuple[str, str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.toml"
+    path.write_text(TITAN.replace(*change))
+    with pytest.raises(ExplorerError, match=said):
+        read(str(path))
 
 
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_everything_that_ships_loads() -> None:
     assert {"paper-h100", "h100-sxm", "a100-sxm", "a100-pcie", "l40s-ethernet"} <= set(catalogue.names("systems"))
     for name in catalogue.names("systems"):
         assert catalogue.load_system(name).description
-    for name in catalogue.names("models"):
+    for name in (file.removesuffix(".toml") for file in catalogue.files_of("models") if file.endswith(".toml")):
         assert catalogue.load_model(name).description
 
 
@@ -89,7 +89,7 @@ def test_the_users_file_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_unknown_names_list_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no system is called 'h100'; did you mean .*'h100-sxm'"):
         catalogue.load_system("h100")
-    with pytest.raises(UsageError, match="no model is called 'zzz'; known: gpt3-175b"):
+    with pytest.raises(UsageError, match="no model is called 'zzz'; known: deepseek-v3, gpt3-175b"):
         catalogue.load_model("zzz")
     with pytest.raises(UsageError, match="there is no file"):
         catalogue.load_model(str(tmp_path / "none.toml"))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from explorer.core.errors import Malformed, UsageError
-from explorer.costs.architecture import Architecture, Experts
+from explorer.costs.architecture import Architecture, Experts, Latent
 from explorer.costs.layout import parse_layout, split
 from explorer.costs.reading.launch import Launch
 from explorer.costs.training import Piece, Training
@@ -133,8 +133,6 @@ class _Arguments:
     def architecture(self) -> Architecture:
         hidden, heads = self.count("--hidden-size"), self.count("--num-attention-heads")
         layers, gated = self.count("--num-layers"), self.flag("--swiglu")
-        if self.flag("--multi-latent-attention"):
-            raise Malformed("multi-latent attention is read from a config.json only", self.where)
         inner = self.count("--ffn-hidden-size", 4 * hidden)
         experts = None
         assumed = []
@@ -164,8 +162,21 @@ class _Arguments:
             positions=self.positions(),
             experts=experts,
             expert_layers=self.expert_layers(layers) if experts else frozenset(),
+            latent=self.latent(),
             prediction_layers=self.count("--mtp-num-layers", 0),
             assumed=tuple(assumed),
+        )
+
+    def latent(self) -> Latent | None:
+        """Multi-head latent attention, with Megatron-LM's defaults of its widths."""
+        if not self.flag("--multi-latent-attention"):
+            return None
+        return Latent(
+            self.count("--q-lora-rank", 0),
+            self.count("--kv-lora-rank", 32),
+            self.count("--qk-head-dim", 128),
+            self.count("--qk-pos-emb-head-dim", 64),
+            self.count("--v-head-dim", 128),
         )
 
     def positions(self) -> int:
@@ -234,10 +245,17 @@ class _Arguments:
                     )
                 )
             return None, virtual
-        for name in ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"):
-            if self.flag(name):
-                raise UsageError(f"{self.where}: {name} is not read; give --pipeline-model-parallel-layout instead")
         virtual = self.count("--num-virtual-stages-per-pipeline-rank", 1)
+        stages = pipeline * virtual
+        ends = [self.flag(f"--account-for-{end}-in-pipeline-split") for end in ("embedding", "loss")]
+        if any(ends):
+            each, over = divmod(layers + sum(ends), stages)
+            if over:
+                raise UsageError(
+                    f"{layers} layers and what counts as one at the ends make {layers + sum(ends)}, no multiple of "
+                    f"{stages} stages; give --pipeline-model-parallel-layout, or other degrees"
+                )
+            return split(architecture, stages, each - ends[0], each - ends[1]), virtual
         first, last = (
             self.count(name) if name in self.given else None
             for name in ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
