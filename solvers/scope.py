@@ -125,8 +125,8 @@ def first_op(placement: Placement, device: int) -> Op:
 
 
 def serves_in_turn(problem: Problem) -> bool:
-    """Whether several devices send over one link, so that who is ready first goes first."""
-    return any(len({source for source, _ in pairs}) > 1 for _, pairs in problem.network.shared)
+    """Whether several devices send over one link, or several pairs at a time, so that who is ready first goes first."""
+    return any(one.servers > 1 or len({source for source, _ in one.pairs}) > 1 for one in problem.network.resources)
 
 
 def searching(

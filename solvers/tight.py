@@ -61,10 +61,18 @@ def _loose_transfer(model: Model, timeline: Timeline) -> str | None:
     def ready(transfer: Transfer) -> int:
         return int(start[row_of[transfer.send.op]]) + transfer.send.offset
 
-    for transfers in model.links.values():
+    for name, transfers in model.links.items():
         served = sorted(transfers, key=lambda t: (ready(t), t.send.source, row_of[t.send.op]))
-        for before, after in pairwise(served):
-            released[after.send.op].add(freed[row_of[before.send.op]])
+        if model.servers[name] == 1:
+            for before, after in pairwise(served):
+                released[after.send.op].add(freed[row_of[before.send.op]])
+            continue
+        ends: dict[tuple[int, int], int] = {}
+        for transfer in served:
+            pair = transfer.send.source, transfer.send.target
+            others = sorted((end for other, end in ends.items() if other != pair), reverse=True)
+            released[transfer.send.op].update(others[model.servers[name] - 1 : model.servers[name]])
+            ends[pair] = max(ends.get(pair, 0), freed[row_of[transfer.send.op]])
     for op, transfer in model.transfers.items():
         leaves = sent[row_of[op]]
         if leaves != ready(transfer) and leaves not in released[op]:

@@ -133,12 +133,15 @@ def networks(draw: Draw, placement: Placement, profiles: int, shared: bool = Fal
     if shared:
         pairs = st.frozensets(st.tuples(*[st.integers(0, devices - 1)] * 2), min_size=1, max_size=devices * devices)
         groups = [(f"shared {n}", group) for n, group in enumerate(draw(st.lists(pairs, min_size=1, max_size=3)))]
+    servers = tuple(draw(st.lists(st.integers(1, 3), min_size=len(groups), max_size=len(groups))))
+    servers = servers if draw(st.booleans()) else ()
     return Network(
         tuple(f"kind {n}" for n in range(kinds)),
         _table(draw, (devices, devices), kinds - 1),
-        _table(draw, (kinds,), 4),
+        _table(draw, (kinds,), 4) + (max(servers, default=1) > 1),
         _table(draw, (profiles, placement.chunks, kinds), 5),
         tuple(groups),
+        servers,
     )
 
 

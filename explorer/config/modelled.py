@@ -135,12 +135,14 @@ class SystemCosts(ABC):
         for source, to in pairs:
             kinds[source, to] = system.link(slots[source], slots[to])
         occupancy = [clock.ticks(link.occupancy(message)) for link in links]
+        resources = shared(system, slots, pairs)
         return Network(
             system.link_names,
             kinds,
             np.array([clock.ticks(link.startup) for link in links], np.int64),
             np.tile(np.array(occupancy, np.int64), (1, placement.chunks, 1)),
-            shared(system, slots, pairs),
+            tuple((name, users) for name, users, _ in resources),
+            tuple(servers for *_, servers in resources),
         )
 
     def _bytes(self, placement: Placement, chunks: list[BlockCosts]) -> Stash:

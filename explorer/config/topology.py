@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from explorer.config.decode import measured
 from explorer.core.errors import Malformed, UsageError, nearest
 from explorer.core.placement import Placement
+from explorer.core.problem import Resource
 
 if TYPE_CHECKING:
     from explorer.config.system import System
@@ -105,7 +106,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Something that transfers pass through one at a time: a port, a NIC, a switch's or a rack's uplink.
+    """Something that transfers pass through a few at a time: a port, a NIC, a switch's or a rack's uplink.
 
     Every group of ``devices`` consecutive slots has one. A transfer passes through its group's when it leaves the
     group, and through that of the group which it enters.
@@ -121,8 +122,7 @@ class Sharing:
     duplex
         ``full`` (each direction on its own) or ``half``.
     parallel
-        How many of it a group has. A pair of devices always takes the same one, (source + destination) modulo
-        parallel: flows are spread as by static hashing, not by load.
+        How many of it a group has: so many transfers pass at a time, each through whichever is free first.
     """
 
     name: str
@@ -213,22 +213,24 @@ def pairs_in_use(placement: Placement) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-def shared(
-    system: System, slots: Sequence[int], pairs: Iterable[tuple[int, int]]
-) -> tuple[tuple[str, frozenset[tuple[int, int]]], ...]:
-    """What the pairs share, as `explorer.core.problem.Network` takes it; what only one pair uses is left out."""
+def shared(system: System, slots: Sequence[int], pairs: Iterable[tuple[int, int]]) -> tuple[Resource, ...]:
+    """What the pairs share; left out is what no more pairs use than it serves at a time."""
     groups: dict[str, set[tuple[int, int]]] = {}
+    servers: dict[str, int] = {}
     for source, to in pairs:
         kind = system.link_names[system.link(slots[source], slots[to])]
         for sharing in system.shared:
             leaves, enters = slots[source] // sharing.devices, slots[to] // sharing.devices
             if leaves == enters or (sharing.links and kind not in sharing.links):
                 continue
-            which = f" ({(source + to) % sharing.parallel})" if sharing.parallel > 1 else ""
             for group, way in ((leaves, " out"), (enters, " in")):
                 way = way if sharing.duplex == "full" else ""
-                groups.setdefault(f"{sharing.name} {group}{which}{way}", set()).add((source, to))
-    return tuple((name, frozenset(users)) for name, users in groups.items() if len(users) > 1)
+                name = f"{sharing.name} {group}{way}"
+                groups.setdefault(name, set()).add((source, to))
+                servers[name] = sharing.parallel
+    return tuple(
+        Resource(name, frozenset(users), servers[name]) for name, users in groups.items() if len(users) > servers[name]
+    )
 
 
 def nccl_samples(text: str, where: str) -> tuple[Sample, ...]:

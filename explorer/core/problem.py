@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,14 @@ class Communication(StrEnum):
     BLOCKING = "blocking"
 
 
+class Resource(NamedTuple):
+    """Something that directed pairs of devices share, and how many of their transfers it serves at a time."""
+
+    name: str
+    pairs: frozenset[tuple[int, int]]
+    servers: int
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """The links between devices.
@@ -54,6 +63,8 @@ class Network:
     shared
         What several directed pairs share besides (a node's NIC, an uplink): for each its name and the (source,
         destination) pairs that pass through it, one transfer at a time.
+    servers
+        How many transfers each of them serves at a time instead; empty for one each.
     """
 
     names: tuple[str, ...]
@@ -61,6 +72,13 @@ class Network:
     latency: IntArray
     occupancy: IntArray
     shared: tuple[tuple[str, frozenset[tuple[int, int]]], ...] = ()
+    servers: tuple[int, ...] = ()
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """What is shared, with its servers."""
+        servers = self.servers or (1,) * len(self.shared)
+        return tuple(Resource(name, pairs, n) for (name, pairs), n in zip(self.shared, servers, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +194,14 @@ class Problem:
             "stash.held": (self.stash.held.shape, (profiles, chunks)),
             "sync": (self.sync.shape, (chunks,)),
             "optimizer": (len(self.optimizer), len(self.optimizer) and devices),
+            "network.servers": (len(self.network.servers), len(self.network.servers) and len(self.network.shared)),
         }
         for name, (got, expected) in shapes.items():
             if got != expected:
                 raise UsageError(f"{name} of a problem has shape {got}, expected {expected}")
+        several = self.communication is Communication.LINK and max(self.network.servers, default=1) > 1
+        if several and (self.network.occupancy + self.network.latency).min(initial=1) <= 0:
+            raise UsageError("what serves several transfers at a time needs transfers that take time")
 
     @property
     def devices(self) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from heapq import nlargest
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -163,12 +164,14 @@ class _Run:
                 yield slot, clock
                 clock = self.freed[slot]
 
-    def queues(self) -> Iterator[tuple[str, list[int]]]:
-        """Every resource that transfers occupy, with its transfers in the order in which they must be served."""
+    def queues(self) -> Iterator[tuple[str, int, list[int]]]:
+        """Every resource that transfers occupy, with how many it serves and all in the order in which they joined."""
         if self.problem.communication is not Communication.LINK:
             return
         paths: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for name, pairs in self.problem.network.shared:
+        servers: dict[str, int] = {}
+        for (name, pairs), count in zip_longest(self.problem.network.shared, self.problem.network.servers):
+            servers[name] = count or 1
             for pair in pairs:
                 paths[pair].append(name)
         users: dict[str, list[int]] = defaultdict(list)
@@ -177,7 +180,24 @@ class _Run:
             for name in (f"link {send.source} -> {send.target}", *paths[send.source, send.target]):
                 users[name].append(row)
         for name, rows in users.items():
-            yield name, self._in_turn(rows)
+            yield name, servers.get(name, 1), self._in_turn(rows)
+
+    def turns(self) -> Iterator[tuple[int, str, int, int]]:
+        """For every transfer at every resource: its row, the resource, when it may start there, and who ends then.
+
+        Of those that joined before, fewer than as many pairs as the resource serves may have any that is not done. A
+        pair's own link carries its transfers one by one.
+        """
+        for name, servers, rows in self.queues():
+            ends: dict[tuple[int, int], int] = {}  # by pair, the row that ends last
+            for row in rows:
+                pair = self.send(row).source, self.send(row).target
+                others = [last for other, last in ends.items() if other != pair or servers == 1]
+                if len(others) >= servers:
+                    last = nlargest(servers, others, key=lambda one: self.released[one])[-1]
+                    yield row, name, self.released[last], last
+                if pair not in ends or self.released[ends[pair]] <= self.released[row]:
+                    ends[pair] = row
 
     def _in_turn(self, rows: list[int]) -> list[int]:
         """By readiness, ties by (sender, position), which rows ascend in.
@@ -257,16 +277,15 @@ def _transfers(run: _Run) -> Iterator[Violation]:
 
 
 def _links(run: _Run) -> Iterator[Violation]:
-    """Every link, and everything that links share, carries one transfer at a time, in order of readiness."""
-    for name, rows in run.queues():
-        for first, second in pairwise(rows):
-            if run.sent[second] < run.released[first]:
-                yield Violation(
-                    Rule.LINK,
-                    run.reading.where(second),
-                    f"its transfer starts at {run.sent[second]}, but {name} serves that of "
-                    f"{run.reading.ops[first]} until {run.released[first]} first",
-                )
+    """Every link, and everything that links share, carries as many transfers as it can, in order of readiness."""
+    for row, name, free, last in run.turns():
+        if run.sent[row] < free:
+            yield Violation(
+                Rule.LINK,
+                run.reading.where(row),
+                f"its transfer starts at {run.sent[row]}, but {name} serves that of {run.reading.ops[last]} until "
+                f"{free} first",
+            )
 
 
 def _synchronised(run: _Run) -> Iterator[Violation]:
@@ -360,9 +379,8 @@ def _late_ops(run: _Run) -> Iterator[Violation]:
 
 def _late_transfers(run: _Run) -> Iterator[Violation]:
     earliest = dict(run.posted)
-    for _, rows in run.queues():
-        for first, second in pairwise(rows):
-            earliest[second] = max(earliest[second], run.released[first])
+    for row, _, free, _ in run.turns():
+        earliest[row] = max(earliest[row], free)
     for row, time in earliest.items():
         if run.sent[row] > time:
             yield Violation(

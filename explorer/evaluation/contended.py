@@ -22,26 +22,33 @@ class Paths(NamedTuple):
         (devices^2 + 1,) those of pair i are ``resource[first[i]:first[i + 1]]``.
     resource
         Indices of shared resources, counted from 0.
-    resources
-        How many there are.
+    slots
+        (resources + 1,) resource r has the slots ``slots[r]`` to ``slots[r + 1]`` (see `kernel`): one if it serves one
+        transfer at a time, else one more than it serves.
     """
 
     first: IntArray
     resource: IntArray
-    resources: int
+    slots: IntArray
+
+    @property
+    def resources(self) -> int:
+        """How many there are."""
+        return len(self.slots) - 1
 
 
 def paths(problem: Problem) -> Paths:
     """What the pairs of a problem share in its mode; what one pair has to itself is no more than its link."""
     devices = problem.devices
     on_path: list[list[int]] = [[] for _ in range(devices * devices)]
-    shared = problem.network.shared if problem.communication is Communication.LINK else ()
-    groups = [pairs for _, pairs in shared if len(pairs) > 1]
-    for number, pairs in enumerate(groups):
-        for source, destination in pairs:
+    shared = problem.network.resources if problem.communication is Communication.LINK else ()
+    groups = [one for one in shared if len(one.pairs) > 1]
+    for number, one in enumerate(groups):
+        for source, destination in one.pairs:
             on_path[source * devices + destination].append(number)
     first = np.concatenate(([0], np.cumsum([len(resources) for resources in on_path])))
-    return Paths(first, np.array([r for resources in on_path for r in resources], np.int64), len(groups))
+    slots = np.cumsum([0, *(one.servers + (one.servers > 1) for one in groups)])
+    return Paths(first, np.array([r for resources in on_path for r in resources], np.int64), slots)
 
 
 def senders(schedule: Schedule, sent: IntArray) -> tuple[IntArray, IntArray]:

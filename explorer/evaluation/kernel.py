@@ -7,6 +7,11 @@ A transfer over a pair of devices that shares something with other pairs becomes
 earliest request (ties by row, that is by device and place in its order) joins the queues of all resources on its path.
 Queues are served in the order of joining, so its start is known at once, and what it brings comes no earlier: no later
 event can make a request that should have joined before. Requests wait in a binary heap.
+
+A resource with one server has one slot: when it is free again. One with n servers serves n pairs at a time, as a pair
+sends one transfer at a time: a request starts there once fewer than n other pairs have transfers that joined before and
+are not done. It has n + 1 slots, of the pairs whose transfers end last. A request takes its pair's own slot, or the one
+that is free first, and starts when one of the others is free: those are the n others that end last.
 """
 
 from __future__ import annotations
@@ -25,18 +30,19 @@ def advance(
     needs: Any, target: Any, message: Any,
     devices: int, chunks: int, durations: Any, overlap_numerator: int, overlap_denominator: int,
     launch: int, posting: int,
-    link: Any, links: int, delay: Any, hold: Any, busy: Any, path: Any, passes: Any,
+    link: Any, links: int, delay: Any, hold: Any, busy: Any, path: Any, passes: Any, slots: Any,
     ready: Any, link_free: Any, waiting: Any, stack: Any, cursor: Any, clock: Any, made: Any,
-    resource_free: Any, asked: Any, asking: Any,
+    slot_free: Any, slot_pair: Any, taken: Any, asked: Any, asking: Any,
     start: Any, end: Any, free: Any, sent: Any, released: Any, arrival: Any,
 ) -> int:  # fmt: skip
     """Run every device as far as it goes.
 
-    All tables are flat. The last three lines are written: working space (``ready``, ``waiting`` filled with -1, the
-    others with 0; ``cursor`` is the row at which each device stopped; ``asked`` and ``asking`` are the heap of
+    All tables are flat. The last three lines are written: working space (``ready``, ``waiting``, ``slot_pair`` filled
+    with -1, others with 0; ``cursor`` is the row at which each device stopped; ``asked`` and ``asking`` are the heap of
     requests, by time and row) and a timeline's columns.
 
-    ``passes[path[pair]:path[pair + 1]]`` are the shared resources that transfers of a directed pair pass through.
+    ``passes[path[pair]:path[pair + 1]]`` are the shared resources that transfers of a directed pair pass through, and
+    ``slots[r]`` to ``slots[r + 1]`` the slots of resource r.
 
     Returns
     -------
@@ -82,13 +88,31 @@ def advance(
             if link_free[pair] > leave:
                 leave = link_free[pair]
             for passed in range(path[pair], path[pair + 1]):
-                if resource_free[passes[passed]] > leave:
-                    leave = resource_free[passes[passed]]
+                begin = slots[passes[passed]]
+                last = slots[passes[passed] + 1]
+                own = begin
+                if last > begin + 1:
+                    for slot in range(begin, last):
+                        if slot_pair[slot] == pair:
+                            own = slot
+                            break
+                        if slot_free[slot] < slot_free[own]:
+                            own = slot
+                    next_free = -1
+                    for slot in range(begin, last):
+                        if slot != own and (next_free < 0 or slot_free[slot] < next_free):
+                            next_free = slot_free[slot]
+                    if next_free > leave:
+                        leave = next_free
+                elif slot_free[own] > leave:
+                    leave = slot_free[own]
+                taken[passed] = own
             cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
             there = leave + hold[cost]
             link_free[pair] = there
             for passed in range(path[pair], path[pair + 1]):
-                resource_free[passes[passed]] = there
+                slot_free[taken[passed]] = there
+                slot_pair[taken[passed]] = pair
             sent[row] = leave
             released[row] = there
             arrival[row] = leave + delay[cost]

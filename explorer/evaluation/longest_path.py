@@ -90,10 +90,11 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
         problem.launch, problem.posting,
         flat(problem.network.link), len(problem.network.names),
         flat(transfers.delay), flat(transfers.hold), flat(transfers.busy),
-        flat(path.first), flat(path.resource),
+        flat(path.first), flat(path.resource), flat(path.slots),
         filled(microbatches * products * stages, -1), filled(devices * devices, 0), filled(devices, -1),
         filled(devices, 0), cursor, filled(devices, 0), made,
-        filled(path.resources, 0), filled(requests, 0), filled(requests, 0), *outputs,
+        filled(int(path.slots[-1]), 0), filled(int(path.slots[-1]), -1), filled(len(path.resource), 0),
+        filled(requests, 0), filled(requests, 0), *outputs,
     )  # fmt: skip
     cells = int(placement.columns.length[placement.columns.route_of].sum())
     stuck = any(cursor[d] < schedule.offsets[d + 1] for d in range(devices))

@@ -206,7 +206,7 @@ def _sending(timeline: Timeline, row: int, reached: int, steps: list[Step]) -> i
 def _before_on_link(timeline: Timeline, problem: Problem) -> dict[int, int]:
     """For each transfer that found a resource on its path occupied, by sending row, the one that freed it then.
 
-    Every resource serves one transfer at a time, so those that pass through it are in the order of their times.
+    Where a resource serves one transfer at a time, those that pass through it are in the order of their times.
     """
     rows, pair = senders(timeline.schedule, timeline.sent)
     path = paths(problem)
@@ -219,7 +219,12 @@ def _before_on_link(timeline: Timeline, problem: Problem) -> dict[int, int]:
     order = np.lexsort((users, timeline.released[users], timeline.sent[users], resource))
     users, resource = users[order], resource[order]
     followed = (resource[1:] == resource[:-1]) & (timeline.released[users[:-1]] == timeline.sent[users[1:]])
-    return dict(zip(users[1:][followed].tolist(), users[:-1][followed].tolist(), strict=True))
+    before = dict(zip(users[1:][followed].tolist(), users[:-1][followed].tolist(), strict=True))
+    for several in np.flatnonzero(np.diff(path.slots) > 1).tolist():
+        own = users[resource == several].tolist()
+        freed = {int(timeline.released[row]): row for row in own if timeline.released[row] > timeline.sent[row]}
+        before |= {row: freed[sent] for row in own if (sent := int(timeline.sent[row])) in freed and row not in before}
+    return before
 
 
 def _transfer_steps(timeline: Timeline, before: dict[int, int], row: int, steps: list[Step]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from explorer.core.problem import Problem
 from solvers.model.communication import (
+    few_at_once,
     first_come_first_served,
     gradients_before_step,
     gradients_before_sync,
@@ -33,6 +34,7 @@ PARTS: tuple[Part, ...] = (
     device_exclusive,
     sent_when_ready,
     first_come_first_served,
+    few_at_once,
     gradients_before_sync,
     syncs_in_turn,
     gradients_before_step,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from explorer.core.op import Kind
-from solvers.model.variables import Model
+from solvers.model.variables import Model, Transfer
 
 
 def sent_when_ready(model: Model) -> None:
@@ -17,21 +19,55 @@ def first_come_first_served(model: Model) -> None:
 
     One device's sends are ready in the order of its occupancies: ``start[b] >= free[a]``. Sends of different devices
     compare by ``ready``, and among equals the lower device goes first: ``ready[b] >= ready[a]``, else
-    ``ready[a] >= ready[b] + 1``.
+    ``ready[a] >= ready[b] + 1``. Over a link that serves several at a time only the order is stated here.
     """
     for turn in model.turns:
         a, b, literal = turn.first, turn.second, turn.literal
         if literal is None:
-            model.cp.add(b.sent >= a.released)
+            if turn.alone:
+                model.cp.add(b.sent >= a.released)
             continue
-        model.cp.add(b.sent >= a.released).only_enforce_if(literal)
-        model.cp.add(a.sent >= b.released).only_enforce_if(~literal)
+        if turn.alone:
+            model.cp.add(b.sent >= a.released).only_enforce_if(literal)
+            model.cp.add(a.sent >= b.released).only_enforce_if(~literal)
         if turn.one_sender:
             model.cp.add(b.task.start >= a.task.free).only_enforce_if(literal)
             model.cp.add(a.task.start >= b.task.free).only_enforce_if(~literal)
         else:
             model.cp.add(b.ready >= a.ready).only_enforce_if(literal)
             model.cp.add(a.ready >= b.ready + 1).only_enforce_if(~literal)
+
+
+def few_at_once(model: Model) -> None:
+    """``sent[b] >= sent[a] + hold[a]`` for all a before b of all but n - 1 other pairs, over a link that serves n.
+
+    ``open[link,pair,b]``: of the pair's transfers that go before b, some may not be done when b starts.
+    """
+    several = [name for name in model.links if model.servers[name] > 1]
+    first = {(turn.first.send.op, turn.second.send.op): turn.literal for turn in model.turns} if several else {}
+    for name in several:
+        by_pair: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
+        for transfer in model.links[name]:
+            by_pair[transfer.send.source, transfer.send.target].append(transfer)
+        for b in model.links[name]:
+            opened = []
+            for pair, transfers in by_pair.items():
+                if pair == (b.send.source, b.send.target):
+                    continue
+                still = model.cp.new_bool_var(f"open[{name},{pair[0]}->{pair[1]},{b.send.op}]")
+                opened.append(still)
+                for a in transfers:
+                    before, behind = (a.send.op, b.send.op), (b.send.op, a.send.op)
+                    if before in first:
+                        goes = first[before]
+                        conditions = [~still] if goes is None else [~still, goes]
+                    else:
+                        goes = first[behind]
+                        if goes is None:
+                            continue
+                        conditions = [~still, ~goes]
+                    model.cp.add(b.sent >= a.released).only_enforce_if(conditions)
+            model.cp.add(sum(opened) <= model.servers[name] - 1)
 
 
 def gradients_before_sync(model: Model) -> None:

@@ -32,7 +32,9 @@ def pin_order(model: Model, schedule: Schedule) -> None:
         tasks = list(dict.fromkeys(model.task_of[op] for op in ops))
         for before, after in pairwise(tasks):
             model.cp.add(after.start >= before.free)
-    for transfers in model.links.values():
+    for name, transfers in model.links.items():
+        if model.servers[name] > 1:
+            continue  # the turns that follow say who is before whom, and `few_at_once` what that means
         by_sender: defaultdict[int, list[Transfer]] = defaultdict(list)
         for transfer in transfers:
             by_sender[transfer.send.source].append(transfer)

@@ -12,15 +12,17 @@ def device_exclusive(model: Model) -> None:
 
 
 def link_exclusive(model: Model) -> None:
-    """``[sent, sent + hold)`` of any two transfers over one link do not overlap.
+    """``[sent, sent + hold)`` of any two transfers over one link do not overlap; of n + 1 where it serves n at a time.
 
     Redundant where the order of service is stated, by turns or by pins; stated once more for the link as a whole.
     """
     for name, transfers in model.links.items():
-        model.cp.add_no_overlap(
-            [
-                model.cp.new_fixed_size_interval_var(t.sent, t.send.hold, f"on {name}[{t.send.op}]")
-                for t in transfers
-                if t.send.hold
-            ]
-        )
+        intervals = [
+            model.cp.new_fixed_size_interval_var(t.sent, t.send.hold, f"on {name}[{t.send.op}]")
+            for t in transfers
+            if t.send.hold
+        ]
+        if model.servers[name] == 1:
+            model.cp.add_no_overlap(intervals)
+        else:
+            model.cp.add_cumulative(intervals, [1] * len(intervals), model.servers[name])

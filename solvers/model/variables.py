@@ -67,11 +67,15 @@ class Transfer:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """Which of two transfers that share a link is served first: ``first`` if ``literal``, always so if that is None."""
+    """Which of two transfers that share a link is served first: ``first`` if ``literal``, always so if that is None.
+
+    ``alone`` says whether the other must wait for its end: some link that both use serves one at a time.
+    """
 
     first: Transfer
     second: Transfer
     literal: cp_model.IntVar | None
+    alone: bool = True
 
     @property
     def one_sender(self) -> bool:
@@ -130,6 +134,8 @@ class Model:
     links
         The transfers that use a link, for each link that more than one uses and that is held for some time; a link is a
         directed pair of devices or a shared resource.
+    servers
+        How many transfers each of those serves at a time.
     turns
         Who goes first on the links, for each pair of transfers that is decided in the model; pairs of one sender whose
         order is neither free nor known are left to pins.
@@ -152,6 +158,7 @@ class Model:
     maker: Mapping[tuple[Product, int, int], Op]
     transfers: Mapping[Op, Transfer]
     links: Mapping[str, tuple[Transfer, ...]]
+    servers: Mapping[str, int]
     turns: tuple[Turn, ...]
     syncs: tuple[Synchronisation, ...]
     sync_first: Mapping[tuple[int, int], cp_model.IntVar]
@@ -178,6 +185,8 @@ def declare(problem: Problem, scope: Scope) -> Model:
     loads = _loads(problem, (task for device in tasks for task in device))
     transfers = _transfers(cp, task_of, loads, scope.horizon)
     links = {name: tuple(transfers[send.op] for send in sends) for name, sends in loads.items()}
+    several = {one.name: one.servers for one in problem.network.resources}
+    servers = {name: several.get(name, 1) for name in links}
     syncs = tuple(_sync(cp, problem, scope, chunk) for chunk in owed_syncs(problem, scope.placement))
     return Model(
         cp=cp,
@@ -189,7 +198,8 @@ def declare(problem: Problem, scope: Scope) -> Model:
         maker={made: op for op in task_of if (made := output_of(op)) is not None},
         transfers=transfers,
         links=links,
-        turns=tuple(_turns(cp, problem, scope, links)),
+        servers=servers,
+        turns=tuple(_turns(cp, problem, scope, links, servers)),
         syncs=syncs,
         sync_first={
             (i, j): cp.new_bool_var(f"sync_first[{syncs[i].chunk},{syncs[j].chunk}]")
@@ -237,9 +247,13 @@ def _transfers(
 
 
 def _turns(
-    cp: cp_model.CpModel, problem: Problem, scope: Scope, links: Mapping[str, tuple[Transfer, ...]]
+    cp: cp_model.CpModel,
+    problem: Problem,
+    scope: Scope,
+    links: Mapping[str, tuple[Transfer, ...]],
+    servers: Mapping[str, int],
 ) -> Iterator[Turn]:
-    """The turns of all links.
+    """The turns of all links, those that serve one at a time first.
 
     Raises
     ------
@@ -247,23 +261,34 @@ def _turns(
         If a sender whose order is to be chosen takes no time: when it starts would not tell its place in the order.
     """
     done: set[tuple[Op, Op]] = set()
-    for transfers in links.values():
+    for name, transfers in sorted(links.items(), key=lambda link: servers[link[0]] > 1):
         ordered = sorted(transfers, key=lambda transfer: transfer.send.source)
-        for first, second, known in _pairs(problem, scope, ordered):
+        alone = servers[name] == 1
+        for first, second, known in _pairs(problem, scope, ordered, every=not alone):
             pair = first.send.op, second.send.op
             if pair in done:
                 continue
             done.add(pair)
-            turn = Turn(first, second, None if known else cp.new_bool_var(f"first[{pair[0]},{pair[1]}]"))
-            if turn.one_sender and not known and 0 in (first.task.occupancy.busy, second.task.occupancy.busy):
+            turn = Turn(first, second, None if known else cp.new_bool_var(f"first[{pair[0]},{pair[1]}]"), alone)
+            if (
+                scope.free_order
+                and turn.one_sender
+                and not known
+                and 0 in (first.task.occupancy.busy, second.task.occupancy.busy)
+            ):
                 raise Inapplicable(
                     f"a search with contended links needs ops that take time: {pair[0]} or {pair[1]} takes none"
                 )
             yield turn
 
 
-def _pairs(problem: Problem, scope: Scope, transfers: list[Transfer]) -> Iterator[tuple[Transfer, Transfer, bool]]:
-    """Pairs that need a turn, and whether the first one is known to go first."""
+def _pairs(
+    problem: Problem, scope: Scope, transfers: list[Transfer], *, every: bool
+) -> Iterator[tuple[Transfer, Transfer, bool]]:
+    """Pairs that need a turn, and whether the first one is known to go first.
+
+    ``every`` asks for those of one sender too whose order pins will state, but not for those of one pair of devices.
+    """
     class_of = {t.send.op: alike(problem, scope.placement, t.send.op) for t in transfers}
     classes: defaultdict[object, list[Transfer]] = defaultdict(list)
     for transfer in transfers:
@@ -279,8 +304,10 @@ def _pairs(problem: Problem, scope: Scope, transfers: list[Transfer]) -> Iterato
             yield (first, second, True) if in_order else (second, first, True)
             continue
         one_sender = first.send.source == second.send.source
+        if every and one_sender and first.send.target == second.send.target:
+            continue
         known = scope.identical_in_order and class_of[ops[0]] == class_of[ops[1]]
-        if not one_sender or (scope.free_order and not known):
+        if every or not one_sender or (scope.free_order and not known):
             yield first, second, False
 
 

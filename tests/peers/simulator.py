@@ -14,6 +14,7 @@ An op is ``(kind, stage, microbatch)`` with kind one of the letters F, I, W, B. 
 ``message``     {(device, device, microbatch, chunk): (latency, occupancy)} of the boundary behind this chunk
 ``mode``        none, latency, link or blocking
 ``shared``      {name: set of (device, device) pairs that share it}
+``servers``     {name: how many pairs it serves at a time}, 1 where it is left out
 ``launch``      time an occupancy, ``posting`` time a send, ``overlap`` factor on the work of overlapped ops
 ``sync``        {chunk: time}
 ``optimizer``   time of the step by device, 0 for none
@@ -46,9 +47,13 @@ class Stuck(Exception):
 
 
 class Queues:
-    """Unary resources; a user waits in the queues of all that it needs and runs when it heads them all."""
+    """Resources; a user waits in the queues of all that it needs and runs when it is in front in all of them.
 
-    def __init__(self) -> None:
+    That is at the head, or where a resource has several servers: behind fewer other kinds of users than servers.
+    """
+
+    def __init__(self, servers: dict[Any, int] | None = None, kind: Callable[[Any], Any] = lambda user: user) -> None:
+        self.servers, self.kind = servers or {}, kind
         self.lines: dict[Any, deque[Any]] = {}
         self.running: set[Any] = set()
 
@@ -58,17 +63,24 @@ class Queues:
         return self.admit(user, resources)
 
     def admit(self, user: Any, resources: list[Any]) -> bool:
-        if user in self.running or any(self.lines[name][0] != user for name in resources):
+        if user in self.running or not all(self.in_front(user, name) for name in resources):
             return False
         self.running.add(user)
         return True
 
+    def in_front(self, user: Any, name: Any) -> bool:
+        line = self.lines[name]
+        ahead = {self.kind(other) for other in list(line)[: line.index(user)]}
+        servers = self.servers.get(name, 1)
+        return not ahead if servers == 1 else len(ahead - {self.kind(user)}) < servers
+
     def leave(self, user: Any, resources: list[Any]) -> list[Any]:
-        """Give the resources back; returns who heads a queue now."""
+        """Give the resources back; returns who waits for them."""
         self.running.discard(user)
         for name in resources:
-            assert self.lines[name].popleft() == user
-        return [self.lines[name][0] for name in resources if self.lines[name]]
+            assert self.in_front(user, name)
+            self.lines[name].remove(user)
+        return list(dict.fromkeys(other for name in resources for other in self.lines[name]))
 
 
 class Simulation:
@@ -80,7 +92,8 @@ class Simulation:
         self.at = [0 for _ in devices]  # place in the order
         self.busy = [False for _ in devices]
         self.inbox: list[set[Op]] = [set() for _ in devices]  # whose products are on the device
-        self.links, self.groups = Queues(), Queues()
+        self.links = Queues(case.get("servers"), lambda op: self.requests[op][0][0])
+        self.groups = Queues()
         self.times: dict[Op, dict[str, Fraction]] = {}
         self.requests: dict[Op, tuple[list[Any], Callable[[Fraction], None]]] = {}
         self.level = [Fraction(0) for _ in devices]
@@ -340,6 +353,7 @@ def read(schedule: Schedule, problem: Problem, stash: Stash | None = None) -> Ca
         },
         "mode": str(problem.communication),
         "shared": {f"shared {n} {name}": set(pairs) for n, (name, pairs) in enumerate(network.shared)},
+        "servers": {f"shared {n} {network.shared[n][0]}": servers for n, servers in enumerate(network.servers)},
         "launch": Fraction(problem.launch),
         "posting": Fraction(problem.posting),
         "overlap": problem.overlap,

@@ -12,14 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import schedules
-from explorer.core.errors import Deadlock, Incomplete
+from explorer.core.errors import Deadlock, Incomplete, UsageError
 from explorer.core.op import B, Entry, F
 from explorer.core.placement import Hop, Placement
 from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
+from explorer.core.timeline import Timeline
 from explorer.evaluation.checker import slack, verify
 from explorer.evaluation.longest_path import evaluate
 from explorer.evaluation.metrics import Part, critical_path, device_figures
+from explorer.io.problem import decode, encode
 from solvers.solve import confirm
 from tests.property.test_evaluator import Instance, assert_equal, peer_timeline
 from tests.strategies import instances, list_schedule, placements, small_problem
@@ -54,7 +56,7 @@ def on_a_bus(problem: Problem) -> Problem:
     """Everything through one resource."""
     devices = range(problem.devices)
     pairs = frozenset((i, j) for i in devices for j in devices)
-    return replace(problem, network=replace(problem.network, shared=(("bus", pairs),)))
+    return replace(problem, network=replace(problem.network, shared=(("bus", pairs),), servers=()))
 
 
 @given(placements(), st.sampled_from(["swap", "drop", "double"]), st.booleans(), st.randoms())
@@ -95,7 +97,7 @@ def test_what_never_contends_changes_nothing(instance: Instance) -> None:
     schedule, problem = instance
     devices = range(problem.devices)
     lonely = tuple((f"{i} to {j}", frozenset({(i, j), (i, i)})) for i in devices for j in devices if i != j)
-    queued = replace(problem, network=replace(problem.network, shared=lonely))
+    queued = replace(problem, network=replace(problem.network, shared=lonely, servers=()))
     assert_equal(evaluate(schedule, problem), evaluate(schedule, queued))
 
 
@@ -158,11 +160,113 @@ def test_waiting_for_the_transfer_of_another_pair_is_exposed_communication() -> 
 
 
 @pytest.mark.parametrize("name", ["1f1b", "interleaved-1f1b", "chimera", "hanayo", "zb-v"])
-def test_library_under_one_bus(name: str) -> None:
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_library_under_one_bus(name: str, servers: int) -> None:
     """Everything through one resource, on orders as they are used."""
     schedule = schedules.find(name)(4, 8)
     problem = small_problem(schedule.placement)
-    bus = on_a_bus(problem)
+    bus = on_a_bus(replace(problem, network=replace(problem.network, occupancy=problem.network.occupancy + servers)))
+    bus = replace(bus, network=replace(bus.network, servers=(servers,)))
     timeline = evaluate(schedule, bus)
     assert_equal(timeline, peer_timeline(schedule, bus))
-    assert timeline.makespan > evaluate(schedule, problem).makespan
+    assert verify(timeline, bus) == slack(timeline, bus) == []
+    assert most_at_once(timeline) == servers
+    if servers == 1:
+        assert timeline.makespan > evaluate(schedule, problem).makespan
+
+
+def most_at_once(timeline: Timeline) -> int:
+    """How many transfers occupy their links at the same time at most."""
+    rows = np.flatnonzero(timeline.sent >= 0)
+    changes = sorted(
+        [(t, -1) for t in timeline.released[rows].tolist()] + [(t, 1) for t in timeline.sent[rows].tolist()]
+    )
+    return int(np.cumsum([by for _, by in changes]).max())
+
+
+@given(instances(shared=True, modes=LINK))
+def test_as_many_servers_as_pairs_change_nothing(instance: Instance) -> None:
+    schedule, problem = instance
+    network = replace(problem.network, latency=problem.network.latency + 1)
+    servers = tuple(len(pairs) for _, pairs in network.shared)
+    alone, shared = (
+        replace(problem, network=replace(network, shared=groups, servers=each))
+        for groups, each in (((), ()), (network.shared, servers))
+    )
+    assert_equal(evaluate(schedule, alone), evaluate(schedule, shared))
+
+
+def test_a_server_is_free_while_its_pair_waits_for_its_own_link() -> None:
+    """Device 0 sends two microbatches to 2, device 1 then one: the second of device 0 holds no server meanwhile."""
+    placement = Placement(((Hop(0, 0), Hop(1, 2)), (Hop(0, 1), Hop(1, 2))), (0, 0, 1))
+    orders: list[list[Entry]] = [
+        [F(0, 0), F(0, 1), B(0, 0), B(0, 1)], [F(0, 2), B(0, 2)],
+        [F(1, 0), F(1, 1), F(1, 2), B(1, 0), B(1, 1), B(1, 2)],
+    ]  # fmt: skip
+    problem = small_problem(placement)
+    slow = replace(
+        problem.network,
+        occupancy=np.full_like(problem.network.occupancy, 20),
+        shared=(("port of 2", frozenset({(0, 2), (1, 2), (2, 0)})),),
+        servers=(2,),
+    )
+    durations = np.repeat(problem.durations, 2, axis=0)
+    durations[1, 0, 0] = 5
+    problem = replace(
+        problem,
+        network=replace(slow, occupancy=np.repeat(slow.occupancy, 2, axis=0)),
+        durations=durations,
+        profile_of=np.array([0, 0, 1]),
+        stash=replace(
+            problem.stash,
+            held=np.repeat(problem.stash.held, 2, axis=0),
+            freed_at_input=np.repeat(problem.stash.freed_at_input, 2, axis=0),
+        ),
+        bytes=None,
+    )
+    schedule = Schedule.from_orders(placement, orders)
+    timeline = evaluate(schedule, problem)
+    row = {str(schedule.op(r)): r for r in range(len(schedule))}
+    assert [int(timeline.sent[row[op]]) for op in ("0F0", "0F1", "0F2")] == [2, 22, 5]
+    assert_equal(timeline, peer_timeline(schedule, problem))
+
+
+def test_more_pairs_than_servers_wait() -> None:
+    placement = Placement(tuple((Hop(0, device), Hop(1, 3)) for device in range(3)), (0, 1, 2))
+    orders: list[list[Entry]] = [[F(0, m), B(0, m)] for m in range(3)]
+    orders.append([op for m in range(3) for op in (F(1, m), B(1, m))])
+    problem = small_problem(placement)
+    network = replace(
+        problem.network,
+        occupancy=np.full_like(problem.network.occupancy, 20),
+        shared=(("port of 3", frozenset((device, 3) for device in range(3))),),
+        servers=(2,),
+    )
+    schedule = Schedule.from_orders(placement, orders)
+    problem = replace(problem, network=network, sync=0 * problem.sync)
+    timeline = evaluate(schedule, problem)
+    row = {str(schedule.op(r)): r for r in range(len(schedule))}
+    assert [int(timeline.sent[row[f"0F{m}"]]) for m in range(3)] == [2, 2, 22]
+    confirm(timeline, problem)
+    early = np.array(timeline.sent)
+    early[row["0F2"]] -= 1
+    (found, *_) = verify(replace(timeline, sent=early), problem)
+    assert found.kind in ("link", "transfer")
+    path = critical_path(timeline, problem)
+    assert all(one.end == following.start for one, following in pairwise(path))
+
+
+def test_instant_transfers_are_refused_where_several_pass_at_a_time() -> None:
+    schedule, problem = two_senders()
+    network = replace(problem.network, latency=0 * problem.network.latency, occupancy=0 * problem.network.occupancy)
+    with pytest.raises(UsageError, match="transfers that take time"):
+        replace(problem, network=replace(network, servers=(2,)))
+    assert evaluate(schedule, replace(problem, network=network)).makespan > 0
+
+
+@given(instances(shared=True, modes=LINK))
+def test_files_keep_servers(instance: Instance) -> None:
+    schedule, problem = instance
+    again = decode(encode(problem))
+    assert again.network.resources == problem.network.resources
+    assert_equal(evaluate(schedule, problem), evaluate(schedule, again))

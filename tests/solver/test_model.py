@@ -9,13 +9,14 @@ import pytest
 
 from explorer.core.errors import Inapplicable, Inexact, UsageError
 from explorer.core.op import B, F
-from explorer.core.placement import Placement, linear, mirrored, vee
+from explorer.core.placement import Hop, Placement, linear, mirrored, vee
 from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
 from explorer.evaluation.longest_path import evaluate
 from schedules.one_f_one_b import one_f_one_b
 from solvers.model import PARTS, REDUNDANT, Model, Part, build, pin_order, pin_times
 from solvers.model.communication import (
+    few_at_once,
     first_come_first_served,
     gradients_before_step,
     gradients_before_sync,
@@ -48,12 +49,20 @@ def with_link(placement: Placement) -> tuple[Placement, Problem]:
     return placement, uniform(placement, mode=LINK, latency=1, occupancy=4)
 
 
+def three_pairs_and_two_servers() -> tuple[Placement, Problem]:
+    routes = tuple((Hop(0, device), Hop(1, 3)) for device in range(3))
+    placement = Placement(routes, (0, 1, 2))
+    problem = uniform(placement, mode=LINK, occupancy=6, shared=(("switch", frozenset((i, 3) for i in range(3))),))
+    return placement, replace(problem, network=replace(problem.network, servers=(2,)))
+
+
 CASES: dict[Part, tuple[Placement, Problem]] = {
     inputs_made_here: (linear(2, 1), uniform(linear(2, 1))),
     inputs_sent: (linear(2, 1), uniform(linear(2, 1), mode=Communication.LATENCY, latency=3)),
     device_exclusive: (linear(1, 2), uniform(linear(1, 2))),
     sent_when_ready: with_link(linear(2, 2)),
     first_come_first_served: one_shared_link(),
+    few_at_once: three_pairs_and_two_servers(),
     gradients_before_sync: (mirrored(2, 2), uniform(mirrored(2, 2), sync=5)),
     syncs_in_turn: (mirrored(2, 2), uniform(mirrored(2, 2), sync=5)),
     gradients_before_step: (linear(2, 1), uniform(linear(2, 1), optimizer=(3, 3))),

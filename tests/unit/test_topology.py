@@ -16,6 +16,7 @@ from explorer.config.system import System
 from explorer.config.topology import Layout, Link, Sample, nccl_samples, pairs_in_use, shared
 from explorer.core.errors import Malformed, UsageError
 from explorer.core.placement import linear, loop
+from explorer.core.problem import Resource
 from explorer.evaluation.longest_path import evaluate
 
 CLUSTER = """
@@ -58,6 +59,11 @@ def kinds(system: System, pairs: list[tuple[int, int]]) -> list[str]:
     return [system.link_names[system.link(*pair)] for pair in pairs]
 
 
+def pairs_of(resources: tuple[Resource, ...]) -> dict[str, frozenset[tuple[int, int]]]:
+    assert {one.servers for one in resources} == {1}
+    return {one.name: one.pairs for one in resources}
+
+
 def test_the_smallest_group_that_holds_both_gives_the_link() -> None:
     pairs = [(0, 1), (1, 2), (3, 4), (0, 7), (7, 8), (15, 0)]
     assert kinds(system(), pairs) == ["switch", "node", "network", "network", "rack", "rack"]
@@ -66,20 +72,22 @@ def test_the_smallest_group_that_holds_both_gives_the_link() -> None:
 def test_a_nic_a_node_is_shared_by_all_that_leaves_or_enters_it() -> None:
     """Interleaved over two nodes of 4: 3 -> 4 and 7 -> 0 cross forward, 4 -> 3 and 0 -> 7 backward."""
     slots = tuple(range(8))
-    found = dict(shared(system(CLUSTER + NIC), slots, pairs_in_use(loop(8, 8, 2))))
+    found = pairs_of(shared(system(CLUSTER + NIC), slots, pairs_in_use(loop(8, 8, 2))))
     assert found == {
         "NIC 0 out": {(3, 4), (0, 7)}, "NIC 1 in": {(3, 4), (0, 7)},
         "NIC 1 out": {(7, 0), (4, 3)}, "NIC 0 in": {(7, 0), (4, 3)},
     }  # fmt: skip
-    half = dict(shared(system(CLUSTER + NIC + 'duplex = "half"'), slots, pairs_in_use(loop(8, 8, 2))))
+    half = pairs_of(shared(system(CLUSTER + NIC + 'duplex = "half"'), slots, pairs_in_use(loop(8, 8, 2))))
     assert half == {name: {(3, 4), (0, 7), (7, 0), (4, 3)} for name in ("NIC 0", "NIC 1")}
 
 
-def test_parallel_ones_spread_pairs_statically() -> None:
-    two = shared(system(CLUSTER + NIC + "parallel = 2"), tuple(range(8)), pairs_in_use(loop(8, 8, 2)))
-    assert dict(two) == {name: pairs for name, pairs in two if len(pairs) > 1}
-    assert {name for name, _ in two} == {"NIC 0 (1) out", "NIC 1 (1) in", "NIC 1 (1) out", "NIC 0 (1) in"}
-    assert shared(system(CLUSTER + NIC + "parallel = 2"), (0, 4, 1, 5), [(0, 1), (2, 1)])[0][1] == {(0, 1), (2, 1)}
+def test_parallel_ones_serve_as_many_pairs_at_a_time() -> None:
+    pairs = [(source, to) for source in range(4) for to in (4, 5)]
+    (out, into) = shared(system(CLUSTER + NIC + "parallel = 2"), tuple(range(8)), pairs)
+    assert (out.name, out.servers, out.pairs) == ("NIC 0 out", 2, frozenset(pairs))
+    assert (into.name, into.servers, into.pairs) == ("NIC 1 in", 2, frozenset(pairs))
+    assert shared(system(CLUSTER + NIC + "parallel = 2"), tuple(range(8)), pairs[:2]) == ()
+    assert len(shared(system(CLUSTER + NIC + "parallel = 2"), tuple(range(8)), pairs[:3])) == 2
 
 
 def test_a_pipeline_with_one_pair_each_way_shares_nothing() -> None:
@@ -265,6 +273,8 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(text)
     (tmp_path / "between-racks.txt").write_text(NCCL)
     read = catalogue.load_system(str(tmp_path / "mine.toml"))
-    costs = ModelledCosts(catalogue.load_model("gpt3-175b"), read, layout=Layout(per_node=1))
+    in_turn = tuple(rack * 16 + slot for slot in range(8) for rack in range(2))
+    costs = ModelledCosts(catalogue.load_model("gpt3-175b"), read, layout=Layout(slots=in_turn))
     problem = costs.problem(loop(16, 16, 2))
-    assert {name.split()[0] for name, _ in problem.network.shared} == {"NIC", "uplink"}
+    assert {one.name.split()[0]: one.servers for one in problem.network.resources} == {"NIC": 1, "uplink": 2}
+    assert {one.name.split()[0] for one in problem.network.resources} == {"NIC", "uplink"}
