@@ -148,7 +148,11 @@ class ProblemOptions:
     ] = False
     layout: Annotated[
         str | None,
-        _option("--layout", help="What stages hold, as Megatron-LM writes it: Et*3|(tt|)*29,L.", panel=_TRAINING),
+        _option(
+            "--layout",
+            help="What stages hold: balanced, or as Megatron-LM writes it: Et*3|(tt|)*29,L.",
+            panel=_TRAINING,
+        ),
     ] = None
     embeddings: Annotated[
         bool,

@@ -103,8 +103,8 @@ def _own(text: str, wish: Wish) -> Candidate:
         virtual,
         str(given["recompute"]),
         int(given["expert"]),
-        written.get("--sequence-parallel", "false").lower() != "false",
-        written.get("--use-distributed-optimizer", "false").lower() != "false",
+        sequence_parallel=written.get("--sequence-parallel", "false").lower() != "false",
+        distributed_optimizer=written.get("--use-distributed-optimizer", "false").lower() != "false",
     )
 
 

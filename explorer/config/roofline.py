@@ -43,6 +43,8 @@ class BlockCosts:
         Bytes that go from one to the next.
     freed
         Bytes of the activation that I frees, if W follows apart; the rest W needs.
+    stepped
+        Bytes that the optimiser's step moves, where that does not follow from the others.
     """
 
     seconds: dict[Kind, Fraction]
@@ -52,6 +54,7 @@ class BlockCosts:
     gradient: int
     message: int
     freed: int = 0
+    stepped: int = 0
 
     def times(self, count: int) -> BlockCosts:
         """``count`` of these, one after the other."""
@@ -64,6 +67,7 @@ class BlockCosts:
             count * self.gradient,
             self.message,
             count * self.freed,
+            count * self.stepped,
         )
 
     def plus(self, other: BlockCosts) -> BlockCosts:
@@ -77,6 +81,7 @@ class BlockCosts:
             self.gradient + other.gradient,
             self.message,
             self.freed + other.freed,
+            self.stepped + other.stepped,
         )
 
 

@@ -70,6 +70,8 @@ class Architecture:
         Whether the MLPs have a gate (three matrices instead of two).
     vocabulary
         Rows of the embedding and of the head.
+    dropout
+        Whether it drops out: masks are held then.
     tied
         Whether the head shares the embedding's weights.
     positions
@@ -96,6 +98,7 @@ class Architecture:
     vocabulary: int
     gated: bool = False
     tied: bool = False
+    dropout: bool = False
     positions: int = 0
     latent: Latent | None = None
     experts: Experts | None = None

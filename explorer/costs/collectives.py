@@ -21,7 +21,10 @@ class Exposed:
 
 
 def of_layer(architecture: Architecture, training: Training, system: System, *, experts: bool) -> Exposed:
-    """Two all-reduces in F and two in I (arXiv:1909.08053, section 3); four all-to-alls of experts in each.
+    """Two all-reduces in F and two in I (arXiv:1909.08053, section 3); two all-to-alls of experts in each.
+
+    Experts are split by tensor parallelism too, as is Megatron-LM's default: the tokens that visit them, each as often
+    as it visits one, are gathered and reduced in place of the MLP's, and once more for shared experts.
 
     With sequence parallelism an all-reduce becomes a reduce-scatter and an all-gather of the same volume
     (arXiv:2205.05198, section 4.2.2). Keys and values of context parallelism are taken as hidden behind attention.
@@ -30,6 +33,9 @@ def of_layer(architecture: Architecture, training: Training, system: System, *, 
     reduced = ring(system, t, 1, size)
     said = [f"2 all-reduces of {size / 2**20:.4g} MiB over {t}"] if t > 1 else []
     each = 2 * reduced
+    if experts and architecture.experts is not None and t > 1:
+        rounds = 1 + architecture.experts.active + bool(architecture.experts.shared_feed_forward)
+        each, said = rounds * reduced, [f"{rounds} all-reduces of {size / 2**20:.4g} MiB over {t}"]
     if experts and architecture.experts is not None and training.expert > 1:
         e, copies = training.expert, architecture.experts.active * size // t
         link = system.link_at(system.link(0, t * (e - 1)))

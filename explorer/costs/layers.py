@@ -103,12 +103,18 @@ def parts_of(architecture: Architecture, training: Training, layer: int) -> tupl
 
 
 def _norms(architecture: Architecture, training: Training) -> Part:
-    """Two norms, residuals and their dropout: 10 s b h held, in full on every rank unless sequence-parallel.
+    """Two norms, residuals and their dropout: 10 s b h held (8 without dropout), in full unless sequence-parallel.
 
     Kept for W are the inputs of attention and of the MLP, and the gradients of their outputs: 8 s b h.
     """
     size = -(-tokens(training) * architecture.hidden // _spread(training))
-    return Part("norms", 2 * architecture.hidden, moved=10 * ELEMENT * size, held=10 * size, kept=4 * ELEMENT * size)
+    return Part(
+        "norms",
+        2 * architecture.hidden,
+        moved=10 * ELEMENT * size,
+        held=(10 if architecture.dropout else 8) * size,
+        kept=4 * ELEMENT * size,
+    )
 
 
 def _attention(architecture: Architecture, training: Training) -> Part:
@@ -126,13 +132,15 @@ def _attention(architecture: Architecture, training: Training) -> Part:
         flops = 2 * count * weights
         scores = 2 * count * training.sequence * architecture.heads * (wide + value) // t
         matched = 2 * count * training.sequence * architecture.heads * wide // t
-        ranks = latent.query_rank + latent.key_value_rank + latent.rotary
-        held = ELEMENT * count * (architecture.heads * 2 * (wide + value) // t + ranks)
+        normed = latent.query_rank + latent.key_value_rank
+        ranks = normed + latent.rotary
+        held = ELEMENT * count * (architecture.heads * 2 * (wide + value) // t + ranks + normed)
         outputs = wide + latent.plain + latent.value
         kept = ELEMENT * count * (architecture.heads * (outputs + value) // t + 2 * ranks)
     scores_held = 0
     if not training.flash_attention and training.recompute == "none":
-        scores_held = 5 * architecture.heads * training.sequence * count // t
+        # The softmax's output; its dropout's mask and output besides.
+        scores_held = (5 if architecture.dropout else 2) * architecture.heads * training.sequence * count // t
     softmax = 0 if training.flash_attention else 6 * ELEMENT * architecture.heads * training.sequence * count // t
     return Part(
         "attention",
@@ -157,7 +165,8 @@ def _latent_weights(architecture: Architecture, latent: Latent, t: int) -> tuple
         query = hidden * heads * wide // t
     down = hidden * (latent.key_value_rank + latent.rotary)
     up = latent.key_value_rank * heads * (latent.plain + latent.value) // t
-    return query + down + up + heads * latent.value * hidden // t, wide, latent.value
+    norms = latent.query_rank + latent.key_value_rank
+    return query + down + up + norms + heads * latent.value * hidden // t, wide, latent.value
 
 
 def _mlp(architecture: Architecture, training: Training, inner: int, name: str = "MLP") -> Part:
@@ -174,18 +183,19 @@ def _experts(architecture: Architecture, training: Training, experts: Experts) -
     t, count, hidden = training.tensor, tokens(training), architecture.hidden
     matrices = 3 if architecture.gated else 2
     router = hidden * experts.count
-    scored = 4 * count * experts.count
-    yield Part("router", router, 2 * count * router, held=scored, kept=scored)
+    scored = 4 * count * experts.count // _spread(training)
+    yield Part("router", router, 2 * count * router // _spread(training), held=scored, kept=scored)
     one = matrices * hidden * experts.feed_forward // t
     width = ELEMENT * count * experts.active * experts.feed_forward // t
     copies = ELEMENT * count * experts.active * hidden // _spread(training)
+    gathered = ELEMENT * count * experts.active * hidden
     yield Part(
         "experts",
         -(-experts.count * one // training.expert),
         2 * count * experts.active * one,
         moved=matrices * width + 4 * copies,
-        held=matrices * width + 2 * copies,
-        kept=matrices * width + 2 * copies,
+        held=matrices * width + gathered + copies,
+        kept=matrices * width + gathered + copies,
         expert=True,
     )
     if experts.shared_feed_forward:
@@ -234,7 +244,7 @@ def embedding_costs(architecture: Architecture, training: Training, system: Syst
     size = -(-tokens(training) * architecture.hidden // _spread(training))
     weights = architecture.vocabulary * architecture.hidden // training.tensor
     weights += architecture.positions * architecture.hidden
-    part = Part("embedding", weights, moved=2 * ELEMENT * size, held=size)
+    part = Part("embedding", weights, moved=2 * ELEMENT * size, held=size if architecture.dropout else 0)
     sent = collectives.of_embedding(architecture, training, system)
     return _costs((part,), training, system, sent, message=ELEMENT * size, checkpoint=None)
 
@@ -290,17 +300,18 @@ def _costs(
     seconds[Kind.W] += sent.weights
     seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
     held = checkpoint if full and checkpoint is not None else sum(part.held for part in parts)
+    ranks = training.data * training.context
     kept = sum(part.kept for part in parts)
     dense = sum(part.parameters for part in parts if not part.expert)
     spread = sum(part.parameters for part in parts if part.expert)
     return BlockCosts(
         seconds,
         activation=held,
-        static=_static(dense, training.data * training.context, training)
-        + _static(spread, training.data * training.context // training.expert, training),
+        static=_static(dense, ranks, training) + _static(spread, ranks // training.expert, training),
         weights=ELEMENT * (dense + spread),
         gradient=_reduced(dense, spread, training),
         message=message,
+        stepped=_stepped(dense, ranks, training) + _stepped(spread, ranks // training.expert, training),
         freed=0 if full else max(0, held - kept),
     )
 
@@ -315,12 +326,24 @@ def _static(parameters: int, copies: int, training: Training) -> int:
     return held + OPTIMIZER * parameters
 
 
+def _stepped(parameters: int, copies: int, training: Training) -> int:
+    """Bytes that Adam moves: the gradient, a 32-bit weight and two moments both ways, and a 16-bit weight out."""
+    moved = (training.bytes_per_gradient + 2 * OPTIMIZER + ELEMENT) * parameters
+    return -(-moved // copies) if training.distributed_optimizer or training.sharded_parameters else moved
+
+
 def _reduced(dense: int, spread: int, training: Training) -> int:
-    """Bytes to all-reduce; those of experts, which fewer ranks share, as if all shared them and in the same time."""
+    """Bytes to all-reduce; those of experts, which fewer ranks share, as if all shared them and in the same time.
+
+    Where optimiser state is spread, gradients are reduced and scattered, and weights gathered: half of each.
+    """
+    each = Fraction(training.bytes_per_gradient)
+    if training.distributed_optimizer or training.sharded_parameters:
+        each = (each + ELEMENT) / 2
     ranks = training.data * training.context
     few = ranks // training.expert
     share = Fraction((few - 1) * ranks, few * (ranks - 1)) if ranks > 1 else Fraction(0)
-    return int(training.bytes_per_gradient * (dense + share * spread))
+    return int(each * (dense + share * spread))
 
 
 def _roofline(system: System, flops: int, moved: int) -> Fraction:
@@ -356,7 +379,10 @@ def flops(architecture: Architecture, training: Training, sequences: int) -> int
         for layer in range(architecture.layers)
         for part in parts_of(architecture, whole, layer)
     )
-    return 3 * sequences * (forward + _head(architecture, whole).products)
+    head = _head(architecture, whole).products
+    further = 2 * tokens(whole) * 2 * architecture.hidden**2 + head
+    further += sum(part.products + part.scores for part in parts_of(architecture, whole, architecture.layers - 1))
+    return 3 * sequences * (forward + head + architecture.prediction_layers * further)
 
 
 def explain(architecture: Architecture, training: Training, system: System, layer: int) -> list[Line]:

@@ -17,6 +17,7 @@ from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.placement import Placement
 from explorer.core.problem import Communication
 from explorer.costs.architecture import Architecture
+from explorer.costs.balance import balanced
 from explorer.costs.layers import embedding_costs, head_costs, layer_costs, prediction_costs
 from explorer.costs.layout import split
 from explorer.costs.training import Piece, Training
@@ -38,6 +39,8 @@ class TransformerCosts(SystemCosts):
         What runs, how it is spread, and where.
     pieces
         What each stage holds; layers spread evenly, with the embedding and the head at the ends, by default.
+    balance
+        Whether layers are spread so that the longest stage is shortest, instead.
     communication, gradient_sync, overlap, memory_limit, title, optimizer
         As of `explorer.config.modelled.ModelledCosts`.
     freed_at_input
@@ -58,18 +61,36 @@ class TransformerCosts(SystemCosts):
     layout: Layout = field(default_factory=Layout)
     title: str = "transformer"
     optimizer: bool = False
+    balance: bool = False
 
     def __post_init__(self) -> None:
         check_shares(self.freed_at_input or Fraction(0), self.overlap)
         if self.layout.copies not in (1, self.training.data):
             raise UsageError(f"{self.layout.copies} data-parallel copies contradict {self.training.data}")
         object.__setattr__(self, "layout", replace(self.layout, copies=self.training.data))
+        self._require_degrees()
         group = self.training.tensor
         if group > self.system.devices_per_node:
             raise UsageError(
                 f"tensor parallelism of {group} does not fit a node of {self.system.devices_per_node}; "
                 f"use at most {self.system.devices_per_node}"
             )
+
+    def _require_degrees(self) -> None:
+        """Degrees that what they split does not divide into are errors, as in Megatron-LM."""
+        architecture, training = self.architecture, self.training
+        experts = 0 if architecture.experts is None else architecture.experts.count
+        for degree, what, number, of in (
+            (training.tensor, "tensor", architecture.heads, "attention heads"),
+            (training.tensor, "tensor", 0 if architecture.latent else architecture.key_value_heads, "key-value heads"),
+            (training.expert, "expert", experts, "experts"),
+        ):
+            if number and number % degree:
+                raise UsageError(f"{what} parallelism of {degree} does not divide {number} {of}")
+        if training.expert > 1 and not experts:
+            raise UsageError("expert parallelism needs a model with experts")
+        if training.sequence % training.context:
+            raise UsageError(f"context parallelism of {training.context} does not divide {training.sequence} tokens")
 
     @property
     def _group(self) -> int:
@@ -96,6 +117,7 @@ class TransformerCosts(SystemCosts):
         """
         pieces = self.pieces_of(placement)
         chunks = [self._piece(piece) for piece in pieces]
+        self._share_tied(placement, pieces, chunks)
         blocks = [len(piece.layers) for piece in pieces]
         message = _layer(self.architecture, self.training, self.system, 0).message
         return Workload(chunks, blocks, message, self.training.microbatch, tuple(self._notes(placement, blocks)))
@@ -112,7 +134,12 @@ class TransformerCosts(SystemCosts):
         lengths = {len(route) for route in routes}
         if placement.chunks != lengths.pop() or lengths:
             raise Inapplicable("this schedule cuts the model in several ways, which modelled layers do not support")
-        pieces = split(self.architecture, placement.chunks) if self.pieces is None else self.pieces
+        if self.pieces is not None:
+            pieces = self.pieces
+        elif self.balance:
+            pieces = balanced(self.architecture, self.training, self.system, placement.chunks)
+        else:
+            pieces = split(self.architecture, placement.chunks)
         if len(pieces) != placement.chunks:
             raise Inapplicable(
                 f"the layout is for {len(pieces)} stages, and this schedule cuts the model into {placement.chunks}"
@@ -142,6 +169,21 @@ class TransformerCosts(SystemCosts):
             raise Inapplicable("a stage holds nothing: give every stage a layer, the embedding or the head")
         return reduce(BlockCosts.plus, parts)
 
+    def _share_tied(self, placement: Placement, pieces: tuple[Piece, ...], chunks: list[BlockCosts]) -> None:
+        """Let the head use the embedding's weights where both are tied and on the same devices."""
+        (first,) = (chunk for chunk, piece in enumerate(pieces) if piece.embedding)
+        (last,) = (chunk for chunk, piece in enumerate(pieces) if piece.head)
+        if self.architecture.tied and placement.hosts[first] == placement.hosts[last]:
+            head = _head(self.architecture, self.training, self.system)
+            own = chunks[last]
+            chunks[last] = replace(
+                own,
+                static=own.static - head.static,
+                weights=own.weights - head.weights,
+                gradient=own.gradient - head.gradient,
+                stepped=own.stepped - head.stepped,
+            )
+
     def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
         """Ring all-reduces among the data- and context-parallel ranks of every host."""
         tensor, each = self.training.tensor, self.training.data * self.training.context
@@ -154,16 +196,10 @@ class TransformerCosts(SystemCosts):
         return [seconds(chunk) for chunk in range(placement.chunks)]
 
     def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
-        """Seconds of each device's optimiser step.
-
-        Adam in mixed precision reads a gradient, reads and writes a 32-bit weight and two moments, and writes a
-        16-bit weight: 26 bytes a parameter and those of the gradient, through memory.
-        """
-        training, memory = self.training, self.system.memory
-        copies = training.data * training.context
-        spread = copies if training.distributed_optimizer or training.sharded_parameters else 1
-        each = Fraction(26 + training.bytes_per_gradient, spread) / (memory.bandwidth * memory.efficiency)
-        return [sum(chunks[chunk].weights // 2 for chunk in resident) * each for resident in placement.resident]
+        """Seconds of each device's optimiser step, which memory bounds."""
+        memory = self.system.memory
+        rate = memory.bandwidth * memory.efficiency
+        return [sum(chunks[chunk].stepped for chunk in resident) / rate for resident in placement.resident]
 
     def _notes(self, placement: Placement, blocks: list[int]) -> Iterator[str]:
         if min(blocks) < max(blocks):
@@ -186,6 +222,8 @@ def architecture_of(model: Model, name: str) -> tuple[Architecture, Training]:
     ------
     UsageError
         If the model gives no vocabulary, or widths that its heads do not divide.
+
+    Models without a gate are taken to drop out, as GPT does.
     """
     if not model.vocabulary:
         raise UsageError(f"{name} has no embedding and no head: give its file a key 'vocabulary'")
@@ -194,7 +232,16 @@ def architecture_of(model: Model, name: str) -> tuple[Architecture, Training]:
         raise UsageError(f"{name}: {model.heads} heads do not divide a width of {model.hidden}")
     groups = (model.key_value_width or model.hidden) // width
     architecture = Architecture(
-        name, model.blocks, model.hidden, model.heads, groups, width, model.feed_forward, model.vocabulary, model.gated
+        name,
+        model.blocks,
+        model.hidden,
+        model.heads,
+        groups,
+        width,
+        model.feed_forward,
+        model.vocabulary,
+        model.gated,
+        dropout=not model.gated,
     )
     training = Training(model.sequence, flash_attention=model.flash_attention)
     return architecture, training

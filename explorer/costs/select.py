@@ -31,6 +31,8 @@ SETTINGS = {
 """Names of options, and of the `Training` fields that they set."""
 FLAGS = ("sequence_parallel", "distributed_optimizer", "fsdp")
 """Those that are true or false."""
+BALANCED = "balanced"
+"""In place of a layout: layers so that the longest stage is shortest."""
 SEQUENCE = 4096
 """Tokens of a sequence where nothing says."""
 
@@ -94,7 +96,7 @@ def transformer_costs(
     system
         Where it runs.
     settings
-        By the names of `SETTINGS`, and ``layout``: a Megatron-LM layout string.
+        By the names of `SETTINGS`, and ``layout``: a Megatron-LM layout string, or `BALANCED`.
     data
         Data-parallel copies, if given.
     common
@@ -102,12 +104,16 @@ def transformer_costs(
     """
     chosen = choose(model, settings, data)
     pieces = chosen.launch.pieces if chosen.launch is not None else None
-    if "layout" in settings:
+    balance = settings.get("layout") == BALANCED
+    if balance:
+        pieces = None
+    elif "layout" in settings:
         pieces, _ = parse_layout(str(settings["layout"]), chosen.architecture, 1)
     return TransformerCosts(
         chosen.architecture,
         chosen.training,
         system,
         pieces,
+        balance=balance,
         **common,
     )

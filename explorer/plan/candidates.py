@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from explorer.config.system import System
 from explorer.core.errors import UsageError
 from explorer.costs.architecture import Architecture
+from explorer.costs.balance import balanced
 from explorer.costs.layout import format_layout, split
-from explorer.costs.training import Training
+from explorer.costs.problem import TransformerCosts
+from explorer.costs.training import Piece, Training
 
 SCHEDULES = ("1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half")
 """Those tried unless others are asked for; 1F1B and its interleaved kin are what Megatron-LM runs."""
-_VIRTUAL = {"zb-v": 2, "v-half": 2, "v-min": 2, "dualpipe-v": 2}
-"""Stages a device of schedules that fix it."""
+IN_A_V = ("zb-v", "v-half", "v-min", "v-zb", "dualpipe-v")
+"""Schedules with two stages a device, down the devices and up again."""
 _SPLIT = ("zb-h1", "zb-h2", "zb-v", "zb-auto", "v-min", "v-half", "v-zb", "interleaved-zb")
 """Schedules that run W apart from I."""
 _MICROBATCHES = (1, 2, 4, 8)
@@ -63,6 +65,8 @@ class Candidate:
         Its name, and stages a device.
     recompute
         See `explorer.costs.training.RECOMPUTE`.
+    balanced
+        Whether layers are spread by time (`explorer.costs.balance`) rather than by number.
     sequence_parallel, distributed_optimizer
         As of `explorer.costs.training.Training`.
     """
@@ -74,6 +78,7 @@ class Candidate:
     virtual: int = 1
     recompute: str = "none"
     expert: int = 1
+    balanced: bool = False
     sequence_parallel: bool = True
     distributed_optimizer: bool = True
 
@@ -100,6 +105,23 @@ class Candidate:
         )
 
     @property
+    def stages(self) -> int:
+        """Of the pipeline."""
+        return self.pipeline * self.virtual
+
+    def costs(self, wish: Wish) -> TransformerCosts:
+        """Of an iteration with the optimiser's step."""
+        return TransformerCosts(
+            wish.architecture, self.training(wish), wish.system, optimizer=True, balance=self.balanced
+        )
+
+    def pieces(self, wish: Wish) -> tuple[Piece, ...]:
+        """What each stage holds."""
+        if self.balanced:
+            return balanced(wish.architecture, self.training(wish), wish.system, self.stages)
+        return split(wish.architecture, self.stages)
+
+    @property
     def options(self) -> dict[str, object]:
         """The schedule's own."""
         return {"chunks": self.virtual} if self.schedule == "interleaved-1f1b" else {}
@@ -119,15 +141,16 @@ class Candidate:
             words.append(f"--expert-model-parallel-size {self.expert}")
         if self.schedule == "interleaved-1f1b":
             words.append(f"--num-virtual-stages-per-pipeline-rank {self.virtual}")
-        if self.pipeline > 1 and wish.architecture.layers % (self.pipeline * self.virtual):
-            pieces = split(wish.architecture, self.pipeline * self.virtual)
-            words.append(f"--pipeline-model-parallel-layout '{format_layout(pieces)}'")
+        uneven = self.balanced or wish.architecture.layers % self.stages
+        if uneven and self.pipeline > 1 and self.schedule in ("1f1b", "interleaved-1f1b"):
+            words.append(f"--pipeline-model-parallel-layout '{format_layout(self.pieces(wish))}'")
         if self.recompute == "full":
             words.append("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")
         if self.recompute == "selective":
             words.append("--recompute-granularity selective")
         if self.schedule not in ("1f1b", "interleaved-1f1b"):
-            words.append(f"# {self.schedule}: explorer export {self.schedule}")
+            layers = f", layers {format_layout(self.pieces(wish))}" if uneven else ""
+            words.append(f"# {self.schedule}: explorer export {self.schedule}{layers}")
         return " ".join(words)
 
 
@@ -167,8 +190,10 @@ def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:
 
 
 def _illegal_stages(candidate: Candidate, wish: Wish) -> str | None:
-    layers, stages = wish.architecture.layers, candidate.pipeline * candidate.virtual
-    if candidate.schedule == "interleaved-1f1b" and candidate.virtual > 1 and layers % stages:
+    layers, stages = wish.architecture.layers, candidate.stages
+    if candidate.balanced and (layers < stages or candidate.pieces(wish) == split(wish.architecture, stages)):
+        return "layers spread by time are spread by number as well here"
+    if candidate.schedule == "interleaved-1f1b" and layers % stages and not candidate.balanced:
         placed = layers // stages * stages
         legal = [n for n in range(1, layers // candidate.pipeline + 1) if layers % (candidate.pipeline * n) == 0]
         near = f"legal are {', '.join(map(str, legal))}" if legal else f"{candidate.pipeline} does not divide {layers}"
@@ -222,8 +247,9 @@ def candidates(wish: Wish) -> Iterator[Candidate]:
 
 def _with_schedules(base: Candidate, schedules: tuple[str, ...]) -> Iterator[Candidate]:
     for name in schedules:
-        for virtual in _CHUNKS if name == "interleaved-1f1b" else (_VIRTUAL.get(name, 1),):
-            yield replace(base, schedule=name, virtual=virtual)
+        for virtual in _CHUNKS if name == "interleaved-1f1b" else (2 if name in IN_A_V else 1,):
+            for by_time in (False, True):
+                yield replace(base, schedule=name, virtual=virtual, balanced=by_time)
 
 
 def _powers(most: int) -> Iterator[int]:

@@ -9,13 +9,16 @@ from fractions import Fraction
 
 import schedules
 from explorer import api
+from explorer.config.roofline import BlockCosts
 from explorer.core.errors import ExplorerError, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import linear
 from explorer.costs.layers import flops
-from explorer.costs.problem import TransformerCosts
 from explorer.evaluation.results import Evaluation
-from explorer.plan.candidates import Candidate, Wish, candidates, illegal
+from explorer.plan.candidates import IN_A_V, Candidate, Wish, candidates, illegal
+
+_ROUND = ("1f1b", "zb-h1", "interleaved-1f1b")
+"""Schedules that go round the devices, and whose first device holds what `least_memory` says."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,9 @@ def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
     ExplorerError
         If the schedule does not exist for it.
     """
-    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system, optimizer=True)
     result = api.evaluate(
         candidate.schedule,
-        costs,
+        candidate.costs(wish),
         candidate.pipeline,
         candidate.microbatches(wish),
         options=candidate.options,
@@ -105,12 +107,29 @@ def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
 
 
 def least_seconds(candidate: Candidate, wish: Wish) -> Fraction:
-    """No schedule of these stages takes less: all microbatches' work spread over all devices without a gap."""
-    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system)
-    stages = linear(candidate.pipeline, candidate.microbatches(wish))
-    chunks = costs.workload(stages).chunks
-    work = sum(chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in chunks)
-    return Fraction(work * candidate.microbatches(wish), candidate.pipeline)
+    """No order takes less: all microbatches' work on the device that has most of it, without a gap.
+
+    On the average device, where it is not known which stages a schedule puts together.
+    """
+    chunks = _chunks(candidate, wish)
+    work = [chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in chunks]
+    if candidate.schedule not in (*_ROUND, *IN_A_V):
+        return candidate.microbatches(wish) * Fraction(sum(work), candidate.pipeline)
+    busiest = max(sum(work[chunk] for chunk in own) for own in _owned(candidate))
+    return candidate.microbatches(wish) * Fraction(busiest)
+
+
+def _chunks(candidate: Candidate, wish: Wish) -> list[BlockCosts]:
+    """What the stages cost, in order of the model."""
+    return candidate.costs(wish).workload(linear(candidate.stages, candidate.microbatches(wish))).chunks
+
+
+def _owned(candidate: Candidate) -> list[list[int]]:
+    """The stages of each device: in a V down and up again, else round and round."""
+    pipeline, stages = candidate.pipeline, candidate.stages
+    if candidate.schedule in IN_A_V:
+        return [[device, stages - 1 - device] for device in range(pipeline)]
+    return [list(range(device, stages, pipeline)) for device in range(pipeline)]
 
 
 def least_memory(candidate: Candidate, wish: Wish) -> int:
@@ -120,11 +139,10 @@ def least_memory(candidate: Candidate, wish: Wish) -> int:
     2 (p - 1) + (v - 1) p of warm-up (arXiv:2104.04473, section 2.2; arXiv:2401.10241, section 2).
     """
     pipeline, count = candidate.pipeline, candidate.microbatches(wish)
-    costs = TransformerCosts(wish.architecture, candidate.training(wish), wish.system)
-    virtual = candidate.virtual if candidate.schedule == "interleaved-1f1b" else 1
-    chunks = costs.workload(linear(pipeline * virtual, count)).chunks
+    virtual = candidate.virtual
+    chunks = _chunks(candidate, wish)
     average = sum(chunk.static for chunk in chunks) // pipeline
-    if candidate.schedule not in ("1f1b", "zb-h1", "interleaved-1f1b"):
+    if candidate.schedule not in _ROUND:
         return average
     first = chunks[::pipeline]
     inside = pipeline if virtual == 1 else 2 * (pipeline - 1) + (virtual - 1) * pipeline + 1

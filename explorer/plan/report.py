@@ -109,6 +109,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 def _cells(outcome: Outcome) -> Iterator[str]:
     candidate = outcome.candidate
     chunks = f" x {candidate.virtual}" if candidate.schedule == "interleaved-1f1b" else ""
+    chunks += ", balanced" if candidate.balanced else ""
     yield from (str(candidate.tensor), str(candidate.pipeline), str(candidate.data(outcome.wish)))
     yield from (str(candidate.expert), str(candidate.microbatch), candidate.schedule + chunks, candidate.recompute)
     yield from (numbers.time(outcome.seconds, "s"), f"{float(outcome.tokens):.0f}")
@@ -130,6 +131,7 @@ def _bubble(outcome: Outcome) -> str:
 
 def _named(candidate: Candidate) -> str:
     chunks = f" x {candidate.virtual}" if candidate.virtual > 1 else ""
+    chunks += ", balanced layers" if candidate.balanced else ""
     return (
         f"tp {candidate.tensor}, pp {candidate.pipeline}, microbatch {candidate.microbatch}, "
         f"{candidate.schedule}{chunks}, recompute {candidate.recompute}"

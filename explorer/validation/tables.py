@@ -20,7 +20,7 @@ def gpt(model: dict[str, Any]) -> Architecture:
     heads, hidden = model["heads"], model["hidden"]
     return Architecture(
         model["name"], model["layers"], hidden, heads, heads, hidden // heads, 4 * hidden, VOCABULARY, tied=True,
-        positions=SEQUENCE,
+        dropout=True, positions=SEQUENCE,
     )  # fmt: skip
 
 

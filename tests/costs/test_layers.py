@@ -8,14 +8,14 @@ import pytest
 
 from explorer.config import catalogue
 from explorer.core.op import Kind
-from explorer.costs.architecture import Architecture, Latent
+from explorer.costs.architecture import Architecture, Experts, Latent
 from explorer.costs.collectives import ring
 from explorer.costs.layers import explain, flops, head_costs, layer_costs, parameters, parts_of, prediction_costs
 from explorer.costs.training import Training
 
 SYSTEM = catalogue.load_system("a100-sxm")
 S, B, H, HEADS, LAYERS, V = 2048, 4, 6144, 64, 48, 51200
-GPT = Architecture("22B", LAYERS, H, HEADS, HEADS, H // HEADS, 4 * H, V, tied=True, positions=S)
+GPT = Architecture("22B", LAYERS, H, HEADS, HEADS, H // HEADS, 4 * H, V, tied=True, dropout=True, positions=S)
 PLAIN = Training(S, B, flash_attention=False)
 
 
@@ -58,6 +58,38 @@ def test_the_input_gradient_frees_what_the_weight_gradient_does_not_need(
     assert costs.freed == pytest.approx(S * B * H * (2 + scores), rel=1e-12)
 
 
+def test_without_dropout_no_masks_are_held() -> None:
+    """Two masks of a byte outside attention, and of 5 a s^2 b inside 3 (mask and output of the dropout)."""
+    without = replace(GPT, dropout=False)
+    held = layer_costs(without, PLAIN, SYSTEM, 0).activation
+    assert held == pytest.approx(S * B * H * (32 + 2 * HEADS * S / H), rel=1e-12)
+
+
+def test_a_spread_optimizer_gathers_weights_instead_of_gradients() -> None:
+    """A reduce-scatter of 4 bytes and an all-gather of 2 are 6/8 of an all-reduce of 4."""
+    whole, spread = (
+        layer_costs(GPT, replace(PLAIN, data=4, distributed_optimizer=on), SYSTEM, 0).gradient for on in (False, True)
+    )
+    assert spread == whole * 6 / 8
+
+
+@pytest.mark.parametrize(("shared", "rounds"), [(0, 1 + 2), (H, 1 + 2 + 1)])
+def test_tensor_parallel_experts_reduce_every_visit(shared: int, rounds: int) -> None:
+    """Experts split by tensor parallelism: a token's two visits, and a shared expert, are a reduction each."""
+    from explorer.costs.collectives import of_layer
+
+    moe = replace(GPT, experts=Experts(8, 2, H, shared), expert_layers=frozenset({0}))
+    exposed = of_layer(moe, replace(PLAIN, tensor=8), SYSTEM, experts=True)
+    assert exposed.forward == exposed.backward == rounds * ring(SYSTEM, 8, 1, 2 * S * B * H)
+
+
+def test_operations_of_a_prediction_layer_count() -> None:
+    """A layer, a pass through the head, and the projection from 2 h to h: 4 s b h^2 forward."""
+    more = flops(replace(GPT, prediction_layers=1), PLAIN, B) - flops(GPT, PLAIN, B)
+    layer = sum(part.products + part.scores for part in parts_of(GPT, PLAIN, 0))
+    assert more == 3 * (layer + 2 * S * B * H * V + 4 * S * B * H**2)
+
+
 def test_the_head_holds_its_logits() -> None:
     """arXiv:2205.05198, section 4.3: 4 s b h (1 + v / h) bytes."""
     assert head_costs(GPT, PLAIN, SYSTEM).activation == 4 * S * B * H * (1 + V / H)
@@ -89,7 +121,6 @@ def test_tensor_parallelism_shortens_ops_by_less_than_its_degree() -> None:
 
 def test_experts_that_nobody_shares_are_not_reduced() -> None:
     """With as many expert-parallel ranks as copies every expert lives once."""
-    from explorer.costs.architecture import Experts
 
     moe = replace(GPT, experts=Experts(8, 2, 4 * H), expert_layers=frozenset({0}))
     shared = sum(p.parameters for p in parts_of(moe, replace(PLAIN, data=8, expert=8), 0) if not p.expert)

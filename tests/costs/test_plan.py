@@ -123,6 +123,16 @@ def test_flags_of_uneven_stages_give_a_layout() -> None:
     assert "layout" not in Candidate(1, 2, 1).flags(WISH)
 
 
+def test_layers_by_time_win_where_the_head_is_heavy() -> None:
+    heavy = wish(architecture=replace(MODEL, vocabulary=1_000_000), schedules=("1f1b",))
+    even, timed = (evaluate(Candidate(2, 4, 1, balanced=by_time), heavy) for by_time in (False, True))
+    assert timed.seconds < even.seconds
+    flags = timed.candidate.flags(heavy)
+    pieces, _ = parse_layout(flags.split("'")[1], heavy.architecture, 4)
+    assert pieces == timed.candidate.pieces(heavy)
+    assert illegal(Candidate(2, 1, 1, balanced=True), heavy) is not None
+
+
 def test_more_devices_than_the_system_has() -> None:
     with pytest.raises(UsageError, match="64 devices are asked for, and the system has 8"):
         wish(system=replace(SYSTEM, nodes=1), devices=64)

@@ -54,6 +54,17 @@ def test_both_ends_are_on_the_device_that_has_both_stages() -> None:
     assert sum(problem.bytes.static[chunk] for chunk in on_first) == 8 * layer.static + ends
 
 
+def test_tied_ends_on_one_device_share_their_weights() -> None:
+    """On one device, or at both ends of a V, the head's weights are the embedding's; at the ends of a line not."""
+    tied = replace(MODEL, tied=True)
+    for name, devices, shared in (("1f1b", 1, True), ("zb-v", 4, True), ("1f1b", 4, False)):
+        placement = placement_of(name, devices, 8)
+        both, once = (costs(architecture=model).problem(placement).bytes for model in (MODEL, tied))
+        assert both is not None and once is not None
+        saved = int(both.static.sum() - once.static.sum())
+        assert saved == (head_costs(MODEL, TRAINING, SYSTEM).static if shared else 0)
+
+
 def test_pieces_say_what_stages_hold() -> None:
     pieces = (
         Piece(range(0, 0), embedding=True),
@@ -88,8 +99,14 @@ def test_ranks_are_laid_out_tensor_then_data_then_pipeline() -> None:
 
 
 def test_groups_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UsageError, match="tensor parallelism of 16 does not fit a node of 8"):
+    with pytest.raises(UsageError, match="tensor parallelism of 16 does not divide 8 key-value heads"):
         costs(training=replace(TRAINING, tensor=16))
+    with pytest.raises(UsageError, match="tensor parallelism of 16 does not fit a node of 8"):
+        costs(training=replace(TRAINING, tensor=16), architecture=replace(MODEL, key_value_heads=32))
+    with pytest.raises(UsageError, match="context parallelism of 3 does not divide 4096 tokens"):
+        costs(training=replace(TRAINING, context=3))
+    with pytest.raises(UsageError, match="expert parallelism needs a model with experts"):
+        costs(training=replace(TRAINING, data=2, expert=2))
     with pytest.raises(UsageError, match="32 devices are asked for, and the system has 16"):
         costs(system=replace(SYSTEM, nodes=2), training=replace(TRAINING, data=8)).problem(linear(4, 8))
 

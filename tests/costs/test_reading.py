@@ -229,7 +229,7 @@ def test_latent_attention_of_megatron() -> None:
         "--swiglu --untie-embeddings-and-output-weights --position-embedding-type rope --seq-length 4096 "
         "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --num-experts 256 --moe-router-topk 8 "
         "--moe-ffn-hidden-size 2048 --moe-shared-expert-intermediate-size 2048 --moe-layer-freq '[0]*3+[1]*58' "
-        "--mtp-num-layers 1"
+        "--mtp-num-layers 1 --hidden-dropout 0"
     )
     architecture = read(words).architecture
     assert architecture is not None

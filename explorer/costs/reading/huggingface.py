@@ -28,6 +28,8 @@ _PLAIN = ("gpt2", "opt", "bloom", "gpt_neox", "gptj")
 """Types of model whose MLP has no gate."""
 _LEARNED = ("gpt2", "opt")
 """Types of model with learned positions."""
+_DROPOUT = ("gpt2", "opt")
+"""Types of model that drop out by default."""
 _GATED = (
     "llama", "mistral", "qwen2", "qwen3", "gemma", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3",
 )  # fmt: skip
@@ -108,6 +110,7 @@ class _Config:
             vocabulary=self.count("vocab_size"),
             gated=gated,
             tied=self.flag("tie_word_embeddings", self.type in _TIED),
+            dropout=self.type in _DROPOUT,
             positions=self.count("max_position_embeddings") if self.type in _LEARNED else 0,
             latent=latent,
             experts=experts,

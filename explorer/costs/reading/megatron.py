@@ -133,7 +133,7 @@ class _Arguments:
     def architecture(self) -> Architecture:
         hidden, heads = self.count("--hidden-size"), self.count("--num-attention-heads")
         layers, gated = self.count("--num-layers"), self.flag("--swiglu")
-        inner = self.count("--ffn-hidden-size", 4 * hidden)
+        inner = self.count("--ffn-hidden-size", max(8 * hidden // 3 // 64 * 64, 1) if gated else 4 * hidden)
         experts = None
         assumed = []
         if self.flag("--num-experts"):
@@ -159,6 +159,7 @@ class _Arguments:
             vocabulary=self.count("--vocab-size", 50304),
             gated=gated,
             tied=not self.flag("--untie-embeddings-and-output-weights"),
+            dropout=self.given.get("--hidden-dropout", ("0.1",))[0] not in ("0", "0.0"),
             positions=self.positions(),
             experts=experts,
             expert_layers=self.expert_layers(layers) if experts else frozenset(),
