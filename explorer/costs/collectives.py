@@ -20,14 +20,23 @@ class Exposed:
     how: str = ""
 
 
-def of_layer(architecture: Architecture, training: Training, system: System, *, experts: bool) -> Exposed:
+def of_layer(
+    architecture: Architecture,
+    training: Training,
+    system: System,
+    *,
+    experts: bool,
+    scores: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0)),
+) -> Exposed:
     """Two all-reduces in F and two in I (arXiv:1909.08053, section 3); two all-to-alls of experts in each.
 
     Experts are split by tensor parallelism too, as is Megatron-LM's default: the tokens that visit them, each as often
     as it visits one, are gathered and reduced in place of the MLP's, and once more for shared experts.
 
     With sequence parallelism an all-reduce becomes a reduce-scatter and an all-gather of the same volume
-    (arXiv:2205.05198, section 4.2.2). Keys and values of context parallelism are taken as hidden behind attention.
+    (arXiv:2205.05198, section 4.2.2). Keys and values of context parallelism go round while scores are computed
+    (arXiv:2310.01889, section 3), for ``scores`` seconds in F and in I; what lasts longer is exposed. In I their
+    gradients go round with them.
     """
     t, size = training.tensor, 2 * (training.sequence * training.microbatch // training.context) * architecture.hidden
     reduced = ring(system, t, 1, size)
@@ -42,7 +51,24 @@ def of_layer(architecture: Architecture, training: Training, system: System, *, 
         exchange = link.occupancy(Fraction(copies * (e - 1), e)) + link.startup
         each += 2 * exchange
         said.append(f"2 all-to-alls of {copies / 2**20:.4g} MiB over {e}")
-    return Exposed(each, each, how=", ".join(said))
+    turn = _turn(architecture, training, system)
+    if turn:
+        said.append(f"keys and values round {training.context} ranks beyond the scores' time")
+    exposed = [max(Fraction(0), times * turn - hidden) for times, hidden in zip((1, 2), scores, strict=True)]
+    return Exposed(each + exposed[0], each + exposed[1], how=", ".join(said))
+
+
+def _turn(architecture: Architecture, training: Training, system: System) -> Fraction:
+    """Seconds in which keys and values go once round the context-parallel ranks."""
+    c, t, latent = training.context, training.tensor, architecture.latent
+    if c == 1:
+        return Fraction(0)
+    width = 2 * architecture.key_value_heads * architecture.head_width
+    if latent is not None:
+        width = architecture.heads * (latent.plain + latent.rotary + latent.value)
+    size = Fraction(2 * width * training.sequence * training.microbatch, c * t)
+    link = system.link_at(system.link(0, t * (c - 1)))
+    return (c - 1) * (link.occupancy(size) + link.startup)
 
 
 def of_embedding(architecture: Architecture, training: Training, system: System) -> Exposed:

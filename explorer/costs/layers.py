@@ -213,9 +213,20 @@ def layer_costs(architecture: Architecture, training: Training, system: System, 
         Which one, from 0.
     """
     parts = parts_of(architecture, training, layer)
-    sent = collectives.of_layer(architecture, training, system, experts=any(part.expert for part in parts))
+    sent = _collectives(architecture, training, system, parts)
     size = -(-tokens(training) * architecture.hidden // _spread(training))
     return _costs(parts, training, system, sent, message=ELEMENT * size, checkpoint=ELEMENT * size)
+
+
+def _collectives(
+    architecture: Architecture, training: Training, system: System, parts: tuple[Part, ...]
+) -> collectives.Exposed:
+    """Those of a layer; context parallelism's hide behind the scores, in I twice as long and what is computed again."""
+    forward = sum((_roofline(system, part.scores, 0) for part in parts), Fraction(0))
+    again = sum((_roofline(system, part.matched, 0) for part in parts), Fraction(0))
+    backward = 2 * forward + (again if training.flash_attention else 0)
+    experts = any(part.expert for part in parts)
+    return collectives.of_layer(architecture, training, system, experts=experts, scores=(forward, backward))
 
 
 def prediction_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
@@ -388,7 +399,8 @@ def flops(architecture: Architecture, training: Training, sequences: int) -> int
 def explain(architecture: Architecture, training: Training, system: System, layer: int) -> list[Line]:
     """How the numbers of a layer come about."""
     lines = []
-    for part in parts_of(architecture, training, layer):
+    parts = parts_of(architecture, training, layer)
+    for part in parts:
         lines.append(Line(part.name, "weights", "on one device", Fraction(part.parameters), "", MEGATRON))
         if part.products:
             seconds = _roofline(system, part.products, ELEMENT * part.parameters)
@@ -404,8 +416,7 @@ def explain(architecture: Architecture, training: Training, system: System, laye
             lines.append(Line(part.name, "element-wise, F", how, 1000 * seconds, "ms", "bytes / bandwidth"))
         how = f"{part.scores_held:.4g} of them scores" if part.scores_held else "inputs of what the backward needs"
         lines.append(Line(part.name, "held", how, Fraction(part.held, 2**20), "MiB", KORTHIKANTI))
-    experts = layer in architecture.expert_layers
-    sent = collectives.of_layer(architecture, training, system, experts=experts)
+    sent = _collectives(architecture, training, system, parts)
     for what, seconds in (("collectives, F", sent.forward), ("collectives, I", sent.backward)):
         if seconds:
             lines.append(Line("layer", what, sent.how, 1000 * seconds, "ms", KORTHIKANTI))

@@ -83,6 +83,27 @@ def test_tensor_parallel_experts_reduce_every_visit(shared: int, rounds: int) ->
     assert exposed.forward == exposed.backward == rounds * ring(SYSTEM, 8, 1, 2 * S * B * H)
 
 
+def test_keys_and_values_go_round_behind_the_scores() -> None:
+    """Context parallelism: hidden where sequences are long, else what lasts longer than the scores is exposed."""
+    from explorer.costs.collectives import Exposed, of_layer
+
+    def sent(sequence: int) -> Exposed:
+        training = Training(sequence, context=4)
+        local, width = sequence // 4, 2 * 2 * HEADS * (H // HEADS)
+        link = SYSTEM.link_at(SYSTEM.link(0, 3))
+        turn = 3 * (link.occupancy(local * width) + link.startup)
+        attention = next(part for part in parts_of(GPT, training, 0) if part.scores)
+        compute = SYSTEM.compute
+        scores = attention.scores / (compute.matrix * compute.products)
+        found = of_layer(GPT, training, SYSTEM, experts=False, scores=(scores, 5 * scores / 2))
+        assert found.forward == max(0, turn - scores)
+        assert found.backward == max(0, 2 * turn - 5 * scores / 2)
+        return found
+
+    assert sent(1024).forward > 0
+    assert sent(131072).forward == 0
+
+
 def test_operations_of_a_prediction_layer_count() -> None:
     """A layer, a pass through the head, and the projection from 2 h to h: 4 s b h^2 forward."""
     more = flops(replace(GPT, prediction_layers=1), PLAIN, B) - flops(GPT, PLAIN, B)
