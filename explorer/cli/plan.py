@@ -49,7 +49,7 @@ def plan(
     from explorer.plan.candidates import SCHEDULES, Wish, candidates, illegal
 
     chosen = choose(model, {} if sequence is None else {"sequence": sequence}, None)
-    names = SCHEDULES if schedules is None else planner.known(schedules.split(","))
+    names = SCHEDULES if schedules is None else tuple(dict.fromkeys(planner.known(schedules.split(","))))
     wish = Wish(
         chosen.architecture, catalogue.load_system(system), devices, global_batch, chosen.training.sequence, names
     )
@@ -84,7 +84,7 @@ def _own(text: str, wish: Wish) -> Candidate:
     from explorer.plan.candidates import Candidate
 
     given, written = settings(text, "--mine"), {name: value for name, (value, _) in arguments(text, "--mine").items()}
-    _check_agreement(written, wish, int(given["tensor"]) * int(given["pipeline"]))
+    _check_agreement(written, wish, int(given["tensor"]) * int(given["pipeline"]) * int(given["context"]))
     layers, pipeline = wish.architecture.layers, int(given["pipeline"])
     virtual = int(given["virtual"])
     if "layers_a_stage" in given:
@@ -103,6 +103,7 @@ def _own(text: str, wish: Wish) -> Candidate:
         virtual,
         str(given["recompute"]),
         int(given["expert"]),
+        int(given["context"]),
         sequence_parallel=written.get("--sequence-parallel", "false").lower() != "false",
         distributed_optimizer=written.get("--use-distributed-optimizer", "false").lower() != "false",
     )
@@ -117,7 +118,6 @@ def _check_agreement(written: dict[str, str], wish: Wish, group: int) -> None:
         "--num-layers": architecture.layers,
         "--hidden-size": architecture.hidden,
         "--num-attention-heads": architecture.heads,
-        "--context-parallel-size": 1,
     }
     if wish.devices % group == 0:
         asked["--data-parallel-size"] = wish.devices // group

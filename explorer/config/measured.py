@@ -157,7 +157,7 @@ def load(path: Path, communication: Communication | None = None, **common: Any) 
         If it is no TOML, or a key is unknown, missing or wrong.
     """
     where = str(path)
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return _from_table(read_text(path), where, communication, common)
     table = parse(read_text(path), where)
     stages = table.pop("stage", None)

@@ -14,6 +14,7 @@ import csv
 from dataclasses import dataclass
 from fractions import Fraction
 
+from explorer.core import units
 from explorer.core.errors import ExplorerError, Malformed
 from explorer.core.units import duration, quantity
 
@@ -54,7 +55,7 @@ def read(text: str, where: str) -> tuple[tuple[Stage, ...], bool]:
     except csv.Error as error:
         raise Malformed(f"no table: {error}", where) from None
     if not lines:
-        raise Malformed(f"a table of costs begins with a line such as {','.join(COLUMNS[:3])}", where)
+        raise Malformed("a table of costs begins with a line such as stage,F,B", where)
     columns = [name.strip() for name in lines[0]]
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or len(set(columns)) < len(columns):
@@ -76,8 +77,8 @@ def _stage(columns: list[str], line: list[str], number: int, where: str) -> Stag
     try:
         seconds = {name: duration(cells[name], name)[0] for name in TIMES if name in cells}
         held = quantity(_bytes(cells["activation"]), "size", "activation") if "activation" in cells else Fraction(0)
-        count = Fraction(cells.get("parameters", "0"))
-    except (ExplorerError, ValueError, ZeroDivisionError) as error:
+        count = units.number(cells.get("parameters", "0"), "parameters")
+    except ExplorerError as error:
         raise Malformed(str(error), where) from None
     if min(*seconds.values(), held, count) < 0 or count.denominator > 1:
         raise Malformed("times and sizes cannot be negative, and parameters are a whole number", where)
@@ -86,4 +87,4 @@ def _stage(columns: list[str], line: list[str], number: int, where: str) -> Stag
 
 def _bytes(text: str) -> str:
     """A size; a plain number is in bytes."""
-    return f"{text} B" if text.replace(".", "").isdigit() else text
+    return text if text[-1:] == "B" else f"{text} B"

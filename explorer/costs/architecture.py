@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from explorer.core.errors import UsageError
 
+MOST_LAYERS = 10_000
+
 
 @dataclass(frozen=True)
 class Latent:
@@ -110,6 +112,8 @@ class Architecture:
         for name in ("layers", "hidden", "heads", "key_value_heads", "head_width", "feed_forward", "vocabulary"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{self.name}: {name} must be at least 1, got {getattr(self, name)}")
+        if self.layers > MOST_LAYERS:
+            raise UsageError(f"{self.name}: at most {MOST_LAYERS} layers, got {self.layers}")
         if self.heads % self.key_value_heads:
             raise UsageError(f"{self.name}: {self.key_value_heads} key-value heads do not divide {self.heads} heads")
         if self.expert_layers and self.experts is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
+from itertools import pairwise
 
 from explorer.config.limits import check_shares
 from explorer.config.model import Model
@@ -71,7 +72,7 @@ class TransformerCosts(SystemCosts):
         self._require_degrees()
         group = self.training.tensor
         if group > self.system.devices_per_node:
-            raise UsageError(
+            raise Inapplicable(
                 f"tensor parallelism of {group} does not fit a node of {self.system.devices_per_node}; "
                 f"use at most {self.system.devices_per_node}"
             )
@@ -86,11 +87,19 @@ class TransformerCosts(SystemCosts):
             (training.expert, "expert", experts, "experts"),
         ):
             if number and number % degree:
-                raise UsageError(f"{what} parallelism of {degree} does not divide {number} {of}")
+                raise Inapplicable(f"{what} parallelism of {degree} does not divide {number} {of}")
         if training.expert > 1 and not experts:
-            raise UsageError("expert parallelism needs a model with experts")
+            raise Inapplicable("expert parallelism needs a model with experts")
+        if architecture.positions and training.sequence > architecture.positions:
+            raise Inapplicable(
+                f"{training.sequence} tokens a sequence are more than the model's {architecture.positions} positions"
+            )
+        if training.sequence_parallel and training.sequence // training.context % training.tensor:
+            raise Inapplicable(
+                f"sequence parallelism over {training.tensor} does not divide {training.sequence} tokens"
+            )
         if training.sequence % training.context:
-            raise UsageError(f"context parallelism of {training.context} does not divide {training.sequence} tokens")
+            raise Inapplicable(f"context parallelism of {training.context} does not divide {training.sequence} tokens")
 
     @property
     def _group(self) -> int:
@@ -99,12 +108,28 @@ class TransformerCosts(SystemCosts):
     def slots(self, placement: Placement) -> tuple[int, ...]:
         """The first slot of each device's group."""
         if self.layout.slots or self.layout.per_node is not None:
-            return super().slots(placement)
+            return self._apart(super().slots(placement))
         stride = self._group * self.training.data
         slots = tuple(device * stride for device in range(placement.devices))
         needed, node = stride * placement.devices, self.system.devices_per_node
         if self.system.nodes and needed > self.system.nodes * node:
             raise UsageError(f"{needed} devices are asked for, and the system has {self.system.nodes * node}")
+        return slots
+
+    def _apart(self, slots: tuple[int, ...]) -> tuple[int, ...]:
+        """Slots that leave room for every device's group.
+
+        Raises
+        ------
+        UsageError
+            If groups overlap, or do not fit the system.
+        """
+        group, in_order = self._group, sorted(slots)
+        if any(after - before < group for before, after in pairwise(in_order)):
+            raise UsageError(f"every pipeline device is a group of {group}: its slots must be {group} apart")
+        node = self.system.devices_per_node
+        if self.system.nodes and in_order[-1] + group > self.system.nodes * node:
+            raise UsageError(f"the last group of {group} ends beyond the system's {self.system.nodes * node} devices")
         return slots
 
     def workload(self, placement: Placement) -> Workload:
@@ -118,6 +143,7 @@ class TransformerCosts(SystemCosts):
         pieces = self.pieces_of(placement)
         chunks = [self._piece(piece) for piece in pieces]
         self._share_tied(placement, pieces, chunks)
+        self._add_recomputed(placement, pieces, chunks)
         blocks = [len(piece.layers) for piece in pieces]
         message = _layer(self.architecture, self.training, self.system, 0).message
         return Workload(chunks, blocks, message, self.training.microbatch, tuple(self._notes(placement, blocks)))
@@ -184,6 +210,25 @@ class TransformerCosts(SystemCosts):
                 stepped=own.stepped - head.stepped,
             )
 
+    def _add_recomputed(self, placement: Placement, pieces: tuple[Piece, ...], chunks: list[BlockCosts]) -> None:
+        """Let each device have room for the layer that is being recomputed: what it holds beyond its input."""
+        if self.training.recompute != "full":
+            return
+        whole, roomy = replace(self.training, recompute="none"), set[int]()
+        for resident in placement.resident:
+            if roomy & set(resident):
+                continue
+            layers = [(layer, chunk) for chunk in resident for layer in pieces[chunk].layers]
+            held = [
+                _layer(self.architecture, whole, self.system, layer).activation
+                - _layer(self.architecture, self.training, self.system, layer).activation
+                for layer, _ in layers
+            ]
+            if held:
+                chunk = layers[0][1]
+                roomy.add(chunk)
+                chunks[chunk] = replace(chunks[chunk], static=chunks[chunk].static + max(held))
+
     def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
         """Ring all-reduces among the data- and context-parallel ranks of every host."""
         tensor, each = self.training.tensor, self.training.data * self.training.context
@@ -210,6 +255,8 @@ class TransformerCosts(SystemCosts):
                 f"{placement.microbatches} microbatches of {self.training.microbatch} in {self.training.data} copies "
                 f"make a batch of {sequences} sequences, not {self.training.global_batch}"
             )
+        if self.training.recompute == "selective" and self.training.flash_attention:
+            yield "selective recomputation changes nothing: flash attention computes its scores again anyway"
         if self.training.recompute == "full":
             yield "whole layers are recomputed: between an I and its W apart more is held than is counted here"
         yield from self.architecture.assumed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
+from math import gcd, isqrt
 
 from explorer.config.system import System
 from explorer.core.errors import UsageError
@@ -20,7 +22,9 @@ IN_A_V = ("zb-v", "v-half", "v-min", "v-zb", "dualpipe-v")
 _SPLIT = ("zb-h1", "zb-h2", "zb-v", "zb-auto", "v-min", "v-half", "v-zb", "interleaved-zb")
 """Schedules that run W apart from I."""
 _MICROBATCHES = (1, 2, 4, 8)
-_CHUNKS = (2, 3, 4, 5, 6, 8, 10)
+_LEAST_TOKENS = 8192
+"""Tokens that a context-parallel rank has at least: shorter sequences are not split."""
+_CHUNKS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Candidate:
 
     Parameters
     ----------
-    tensor, pipeline, expert, microbatch
+    tensor, pipeline, context, expert, microbatch
         Degrees, and sequences a microbatch.
     schedule, virtual
         Its name, and stages a device.
@@ -78,13 +82,19 @@ class Candidate:
     virtual: int = 1
     recompute: str = "none"
     expert: int = 1
+    context: int = 1
     balanced: bool = False
     sequence_parallel: bool = True
     distributed_optimizer: bool = True
 
     def data(self, wish: Wish) -> int:
         """Data-parallel copies."""
-        return wish.devices // (self.tensor * self.pipeline)
+        return wish.devices // self.group
+
+    @property
+    def group(self) -> int:
+        """Devices of one copy."""
+        return self.tensor * self.pipeline * self.context
 
     def microbatches(self, wish: Wish) -> int:
         """Of one copy."""
@@ -97,6 +107,7 @@ class Candidate:
             self.microbatch,
             wish.global_batch,
             tensor=self.tensor,
+            context=self.context,
             expert=self.expert,
             data=self.data(wish),
             sequence_parallel=self.sequence_parallel and self.tensor > 1,
@@ -137,6 +148,8 @@ class Candidate:
             words.append("--use-distributed-optimizer")
         if self.sequence_parallel and self.tensor > 1:
             words.append("--sequence-parallel")
+        if self.context > 1:
+            words.append(f"--context-parallel-size {self.context}")
         if self.expert > 1:
             words.append(f"--expert-model-parallel-size {self.expert}")
         if self.schedule == "interleaved-1f1b":
@@ -156,16 +169,27 @@ class Candidate:
 
 def illegal(candidate: Candidate, wish: Wish) -> str | None:
     """Why a setting cannot run, with the nearest that can; None if it can."""
-    architecture, tensor, pipeline = wish.architecture, candidate.tensor, candidate.pipeline
-    for degree, of, number in (
-        (tensor, "attention heads", architecture.heads),
-        (tensor, "key-value heads", 0 if architecture.latent else architecture.key_value_heads),
-        (tensor, "devices of a node", wish.system.devices_per_node),
-        (tensor * pipeline, "devices", wish.devices),
-    ):
-        if number and number % degree:
-            what = "tensor parallelism" if degree == tensor else "tensor x pipeline"
-            return f"{what} of {degree} does not divide {number} {of}; nearest is {_divisor(number, degree)}"
+    architecture, tensor = wish.architecture, candidate.tensor
+    split_up = {"attention heads": architecture.heads, "devices of a node": wish.system.devices_per_node}
+    if architecture.latent is None:
+        split_up["key-value heads"] = architecture.key_value_heads
+    for of, number in split_up.items():
+        if number % tensor:
+            near = _divisor(gcd(*split_up.values()), tensor)
+            return f"tensor parallelism of {tensor} does not divide {number} {of}; nearest is {near}"
+    if wish.devices % candidate.group:
+        inside = tensor * candidate.context
+        return (
+            f"tensor x context x pipeline parallelism of {candidate.group} does not divide {wish.devices} devices; "
+            + (
+                f"nearest is a pipeline of {_divisor(wish.devices // inside, candidate.pipeline)}"
+                if wish.devices % inside == 0
+                else f"nor does {inside} of the first two"
+            )
+        )
+    if wish.sequence % candidate.context:
+        near = _divisor(wish.sequence, candidate.context)
+        return f"context parallelism of {candidate.context} does not divide {wish.sequence} tokens; nearest is {near}"
     return _illegal_batch(candidate, wish) or _illegal_stages(candidate, wish) or _illegal_experts(candidate, wish)
 
 
@@ -173,7 +197,7 @@ def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:
     data = candidate.data(wish)
     if wish.global_batch % (candidate.microbatch * data):
         each = candidate.microbatch * data
-        near = max(each, round(wish.global_batch / each) * each)
+        near = max(each * candidate.pipeline, round(wish.global_batch / each) * each)
         return (
             f"a batch of {wish.global_batch} is no whole number of microbatches of {candidate.microbatch} in {data} "
             f"copies; nearest is a batch of {near}"
@@ -181,11 +205,13 @@ def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:
     count, pipeline = candidate.microbatches(wish), candidate.pipeline
     if count < pipeline:
         return (
-            f"{count} microbatches are fewer than {pipeline} pipeline devices, which leaves most of them idle; use at "
-            f"most {count} of them, or smaller microbatches"
+            f"{count} microbatches are fewer than {pipeline} pipeline devices, which leaves most of them idle; fewer "
+            "data-parallel copies (more tensor parallelism), smaller microbatches or a batch of at least "
+            f"{pipeline * data * candidate.microbatch} give more"
         )
     if candidate.schedule == "interleaved-1f1b" and count % pipeline:
-        return f"interleaved stages need a multiple of {pipeline} microbatches, got {count}"
+        near = max(1, round(count / pipeline)) * pipeline
+        return f"interleaved stages need a multiple of {pipeline} microbatches, got {count}; nearest is {near}"
     return None
 
 
@@ -219,30 +245,31 @@ def _illegal_experts(candidate: Candidate, wish: Wish) -> str | None:
         return None
     if experts is None:
         return "expert parallelism needs a model with experts"
-    for number, of in ((experts.count, "experts"), (data, "data-parallel copies")):
+    ranks = data * candidate.context
+    for number, of in ((experts.count, "experts"), (ranks, "data- and context-parallel ranks")):
         if number % candidate.expert:
-            near = _divisor(number, candidate.expert)
+            near = _divisor(gcd(experts.count, ranks), candidate.expert)
             return f"expert parallelism of {candidate.expert} does not divide {number} {of}; nearest is {near}"
     return None
 
 
 def _divisor(number: int, near: int) -> int:
     """The divisor of a number that is nearest."""
-    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: (abs(d - near), d))
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return min((*small, *(number // d for d in small)), key=lambda d: (abs(d - near), d))
 
 
 def candidates(wish: Wish) -> Iterator[Candidate]:
     """Every setting of the grid, legal or not: degrees that divide, microbatches to 8, stages, recomputation."""
     tensors = [t for t in _powers(wish.system.devices_per_node) if wish.devices % t == 0]
     experts = [1] if wish.architecture.experts is None else list(_powers(wish.architecture.experts.count))
-    for tensor in tensors:
-        rest = wish.devices // tensor
-        for pipeline in (p for p in range(1, min(rest, wish.architecture.layers) + 1) if rest % p == 0):
-            for microbatch in _MICROBATCHES:
-                for recompute in ("none", "full"):
-                    for expert in experts:
-                        base = Candidate(tensor, pipeline, microbatch, recompute=recompute, expert=expert)
-                        yield from _with_schedules(base, wish.schedules)
+    contexts = list(_powers(max(1, wish.sequence // _LEAST_TOKENS)))
+    for tensor, context in product(tensors, contexts):
+        rest = wish.devices // (tensor * context)
+        pipelines = [p for p in range(1, min(rest, wish.architecture.layers) + 1) if rest % p == 0]
+        for pipeline, microbatch, recompute, expert in product(pipelines, _MICROBATCHES, ("none", "full"), experts):
+            base = Candidate(tensor, pipeline, microbatch, recompute=recompute, expert=expert, context=context)
+            yield from _with_schedules(base, wish.schedules)
 
 
 def _with_schedules(base: Candidate, schedules: tuple[str, ...]) -> Iterator[Candidate]:

@@ -10,7 +10,7 @@ from fractions import Fraction
 import schedules
 from explorer import api
 from explorer.config.roofline import BlockCosts
-from explorer.core.errors import ExplorerError, UsageError
+from explorer.core.errors import ExplorerError, Inapplicable, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import linear
 from explorer.costs.layers import flops
@@ -76,6 +76,8 @@ class Plan:
         Why others were not, and how many each time.
     closest
         If nothing fits: what misses by least.
+    illegal
+        Why most of those that are not legal are not.
     """
 
     best: tuple[Outcome, ...]
@@ -83,6 +85,7 @@ class Plan:
     evaluated: int
     fallen: Counter[str]
     closest: Outcome | None = None
+    illegal: str = ""
 
 
 def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
@@ -159,11 +162,13 @@ def plan(
     them.
     """
     fallen: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     promising: list[tuple[Fraction, Candidate]] = []
     heavy: list[tuple[int, Candidate]] = []
     for candidate in grid:
-        if illegal(candidate, wish) is not None:
+        if (reason := illegal(candidate, wish)) is not None:
             fallen["not legal"] += 1
+            reasons[reason] += 1
         elif (needed := least_memory(candidate, wish)) > wish.system.memory.size:
             fallen["over the memory of a device, whatever the order"] += 1
             heavy.append((needed, candidate))
@@ -180,8 +185,11 @@ def plan(
         progress(place)
         try:
             outcome = evaluate(candidate, wish)
-        except ExplorerError:
+        except Inapplicable:
             fallen["the schedule does not exist for these sizes"] += 1
+            continue
+        except ExplorerError as error:
+            fallen[str(error)] += 1
             continue
         evaluated += 1
         if outcome.fits:
@@ -191,7 +199,8 @@ def plan(
             closest = min((found for found in (closest, outcome) if found), key=lambda found: found.memory)
     if not best:
         closest = _closest(heavy, wish, closest)
-    return Plan(tuple(best), len(grid), evaluated, fallen, None if best else closest)
+    common = reasons.most_common(1)[0][0] if reasons else ""
+    return Plan(tuple(best), len(grid), evaluated, fallen, None if best else closest, common)
 
 
 def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome | None) -> Outcome | None:

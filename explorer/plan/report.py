@@ -20,7 +20,8 @@ def table(found: Plan) -> RenderableType:
     """The best settings, the launch flags of the first, and why others fell out."""
     shown = Table(title=f"The best of {found.tried} settings", title_justify="left")
     for column in (
-        "tp", "pp", "dp", "ep", "microbatch", "schedule", "recompute", "iteration", "tokens/s/device", "MFU", "bubble",
+        "tp", "pp", "cp", "dp", "ep", "microbatch", "schedule", "recompute", "iteration", "tokens/s/device", "MFU",
+        "bubble",
         "exposed comm", "peak memory", "device",
     ):  # fmt: skip
         shown.add_column(column, justify="left" if column in ("schedule", "recompute") else "right")
@@ -33,7 +34,7 @@ def table(found: Plan) -> RenderableType:
     elif found.closest is not None:
         parts.append(Text(misses(found.closest)))
     else:
-        parts.append(Text("no setting of the grid can run"))
+        parts.append(Text(f"no setting of the grid can run; most often because {found.illegal or 'of sizes'}"))
     fallen = ", ".join(f"{count} {why}" for why, count in found.fallen.most_common())
     parts.append(Text(f"{found.evaluated} evaluated; {fallen}", "dim"))
     return Group(*parts)
@@ -44,7 +45,7 @@ def misses(outcome: Outcome) -> str:
     over = outcome.memory - int(outcome.wish.system.memory.size)
     larger = enough_devices(outcome.wish)
     change = (
-        "no more devices of this system, to 64 times as many, make it fit"
+        f"no more devices of this system, to 64 times as many, make it fit with a batch of {outcome.wish.global_batch}"
         if larger is None
         else f"{larger.wish.devices} devices would do: {_named(larger.candidate)} needs {numbers.size(larger.memory)}"
     )
@@ -110,7 +111,8 @@ def _cells(outcome: Outcome) -> Iterator[str]:
     candidate = outcome.candidate
     chunks = f" x {candidate.virtual}" if candidate.schedule == "interleaved-1f1b" else ""
     chunks += ", balanced" if candidate.balanced else ""
-    yield from (str(candidate.tensor), str(candidate.pipeline), str(candidate.data(outcome.wish)))
+    yield from (str(candidate.tensor), str(candidate.pipeline), str(candidate.context))
+    yield str(candidate.data(outcome.wish))
     yield from (str(candidate.expert), str(candidate.microbatch), candidate.schedule + chunks, candidate.recompute)
     yield from (numbers.time(outcome.seconds, "s"), f"{float(outcome.tokens):.0f}")
     yield from (numbers.percent(outcome.utilisation), _bubble(outcome), _exposed(outcome))
@@ -129,10 +131,14 @@ def _bubble(outcome: Outcome) -> str:
     return numbers.percent(outcome.evaluation.levels["execution"].bubble_ratio)
 
 
+def _context(candidate: Candidate) -> str:
+    return f"cp {candidate.context}, " if candidate.context > 1 else ""
+
+
 def _named(candidate: Candidate) -> str:
     chunks = f" x {candidate.virtual}" if candidate.virtual > 1 else ""
     chunks += ", balanced layers" if candidate.balanced else ""
     return (
-        f"tp {candidate.tensor}, pp {candidate.pipeline}, microbatch {candidate.microbatch}, "
+        f"tp {candidate.tensor}, pp {candidate.pipeline}, {_context(candidate)}microbatch {candidate.microbatch}, "
         f"{candidate.schedule}{chunks}, recompute {candidate.recompute}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,8 +13,9 @@ from explorer.config.modelled import ModelledCosts
 from explorer.config.recipe import AbstractCosts
 from explorer.config.system import System
 from explorer.config.topology import Layout, Link
-from explorer.core.errors import UsageError, nearest
-from explorer.core.problem import Communication
+from explorer.core.errors import Inapplicable, UsageError, nearest
+from explorer.core.placement import Placement
+from explorer.core.problem import Communication, Problem
 from explorer.core.units import duration, number, quantity
 from explorer.costs.select import FLAGS, SETTINGS, is_detailed, transformer_costs
 
@@ -28,16 +29,47 @@ MODELLED = (
     "latency",
     "bandwidth",
     "devices_per_node",
-    *SETTINGS,
+    *(name for name in SETTINGS if name != "global_batch"),
     "layout",
 )
 COMMON = ("communication", "gradient_sync", "mem_limit", "freed_at_input_grad", "overlap_factor", "data_parallel")
 """Names of the command line's options; ``latency`` and ``bandwidth`` replace those of a system's network."""
 
 
+@dataclass(frozen=True)
+class Impossible:
+    """Costs that there cannot be, such as of a tensor parallelism that does not divide the heads."""
+
+    reason: str
+
+    def problem(self, placement: Placement) -> Problem:
+        """Never.
+
+        Raises
+        ------
+        Inapplicable
+            With the reason.
+        """
+        raise Inapplicable(self.reason)
+
+
 @lru_cache(maxsize=4096)
 def costs_of(named: tuple[tuple[str, Any], ...]) -> Costs:
-    """Costs from names and values, text as on the command line.
+    """Costs from names and values, text as on the command line; `Impossible` where they contradict the model.
+
+    Raises
+    ------
+    UsageError
+        If abstract and modelled costs are mixed, or a value is wrong.
+    """
+    try:
+        return _costs_of(named)
+    except Inapplicable as reason:
+        return Impossible(str(reason))
+
+
+def _costs_of(named: tuple[tuple[str, Any], ...]) -> Costs:
+    """Costs from names and values.
 
     Raises
     ------

@@ -46,6 +46,20 @@ def run(grid: grids.Grid, path: Path) -> Progress:
         return sweep(grid, SUBJECTS, store, workers=0)
 
 
+def test_degrees_that_do_not_divide_are_points_without_a_result(tmp_path: Path) -> None:
+    """Llama 3 8B has 8 key-value heads: 3 does not divide them, and the other points are computed all the same."""
+    text = (
+        'schedules = ["1f1b"]\ndevices = 2\nmicrobatches = 4\n[costs]\nmodel = "llama3-8b"\n'
+        'system = "h100-sxm"\ntensor_parallel = [1, 2, 3]\n'
+    )
+    run(grid(tmp_path, text), tmp_path / "s.sqlite")
+    table = frame.load(tmp_path / "s.sqlite").set_index("tensor_parallel")
+    assert table.status.to_dict() == {1: "done", 2: "done", 3: "inapplicable"}
+    assert "does not divide 32 attention heads" in table.reason[3]
+    with pytest.raises(Malformed, match="global_batch"):
+        grid(tmp_path, text + "global_batch = 64\n")
+
+
 def test_points_are_what_compare_says(tmp_path: Path) -> None:
     small = grid(tmp_path)
     assert run(small, tmp_path / "s.sqlite") == Progress(72, 0, 72)

@@ -49,7 +49,7 @@ def test_another_number_of_stages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "begins with a line such as stage,F,I"),
+        ("", "begins with a line such as stage,F,B"),
         ("stage,F\n0,1\n", "costs.csv:1: a table of costs needs stage, F, and B"),
         ("stage,F,B,X\n", "costs.csv:1: columns may be stage"),
         ("stage,F,B,B\n", "once each"),
@@ -61,6 +61,8 @@ def test_another_number_of_stages(tmp_path: Path) -> None:
         ("stage,F,B,activation\n0,1,2,3ms\n", "costs.csv:2: "),
         ("stage,F,B,parameters\n0,1,2,1.5\n", "a whole number"),
         ("stage,F,B,parameters\n0,1,2,999999999999999999\n", "pass 2^50 bytes"),
+        ("stage,F,B,parameters\n0,1,2,1e400000000\n", "costs.csv:2: "),
+        ("stage,F,B,parameters\n0,1,2,7B\n", "costs.csv:2: "),
         ('stage,F,B\n0,"1,2\n', "no table"),
     ],
 )

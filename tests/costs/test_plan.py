@@ -32,10 +32,10 @@ def wish(**given: object) -> Wish:
         (Candidate(1, 16, 1, "interleaved-1f1b", 2), {"devices": 16, "architecture": replace(MODEL, layers=80)},
          r"only 64 would be placed evenly; legal are 1, 5 stages a device"),
         # pytorch/torchtitan#775: fewer microbatches than devices.
-        (Candidate(1, 8, 8), {}, "4 microbatches are fewer than 8 pipeline devices.*at most 4"),
+        (Candidate(1, 8, 8), {}, "4 microbatches are fewer than 8 pipeline devices.*a batch of at least 64"),
         (Candidate(3, 1, 1), {"devices": 3}, "of 3 does not divide 32 attention heads; nearest is 2"),
-        (Candidate(16, 1, 1), {"devices": 16}, "of 16 does not divide 8 key-value heads; nearest is 8"),
-        (Candidate(2, 3, 1), {}, "tensor x pipeline of 6 does not divide 8 devices"),
+        (Candidate(16, 1, 1), {"devices": 16}, "of 16 does not divide 8 .*; nearest is 8"),
+        (Candidate(2, 3, 1), {}, "pipeline parallelism of 6 does not divide 8 devices; nearest is a pipeline of 2"),
         (Candidate(1, 2, 3), {}, "32 is no whole number of microbatches of 3 in 4 copies; nearest is a batch of 36"),
         (Candidate(1, 8, 1, "zb-v", 2), {"architecture": replace(MODEL, layers=15)}, "15 layers do not fill 16 stages"),
         (Candidate(1, 8, 1, "interleaved-1f1b", 2), {"global_batch": 12}, "need a multiple of 8 microbatches, got 12"),
@@ -54,7 +54,7 @@ def test_experts_spread_over_copies_that_there_are() -> None:
     assert illegal(Candidate(1, 2, 1, expert=4), wish(architecture=moe)) is None
     said = illegal(Candidate(1, 4, 1, expert=8), wish(architecture=moe))
     assert said is not None
-    assert "of 8 does not divide 2 data-parallel copies; nearest is 2" in said
+    assert "of 8 does not divide 2 data- and context-parallel ranks; nearest is 2" in said
 
 
 def test_the_best_are_those_of_trying_all() -> None:
@@ -148,7 +148,8 @@ def test_an_architecture_without_grouped_queries() -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--context-parallel-size 2", "--context-parallel-size 2 contradicts the 1"),
+        ("--tp 2", "did you mean --tensor-model-parallel-size"),
+        ("--recompute-method block", "only some layers, which is not modelled"),
         ("--global-batch-size 64", "--global-batch-size 64 contradicts the 32"),
         ("--num-layers 80", "--num-layers 80 contradicts the 32"),
         ("--pipeline-model-parallel-size 2 --data-parallel-size 2", "--data-parallel-size 2 contradicts the 4"),
@@ -157,7 +158,7 @@ def test_an_architecture_without_grouped_queries() -> None:
     ],
 )
 def test_ones_own_arguments_are_not_passed_over(flags: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(ExplorerError, match=said):
         _own(flags, WISH)
 
 

@@ -65,6 +65,15 @@ def test_tied_ends_on_one_device_share_their_weights() -> None:
         assert saved == (head_costs(MODEL, TRAINING, SYSTEM).static if shared else 0)
 
 
+def test_a_layer_that_is_recomputed_has_room() -> None:
+    """Whole layers from their inputs: one layer's activations are there while its backward runs."""
+    full = replace(TRAINING, recompute="full")
+    problem, plain = (costs(training=training).problem(linear(4, 8)) for training in (full, TRAINING))
+    assert problem.bytes is not None and plain.bytes is not None
+    room = layer_costs(MODEL, TRAINING, SYSTEM, 0).activation - layer_costs(MODEL, full, SYSTEM, 0).activation
+    assert (problem.bytes.static - plain.bytes.static).tolist() == [room] * 4
+
+
 def test_pieces_say_what_stages_hold() -> None:
     pieces = (
         Piece(range(0, 0), embedding=True),
@@ -99,13 +108,13 @@ def test_ranks_are_laid_out_tensor_then_data_then_pipeline() -> None:
 
 
 def test_groups_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UsageError, match="tensor parallelism of 16 does not divide 8 key-value heads"):
+    with pytest.raises(Inapplicable, match="tensor parallelism of 16 does not divide 8 key-value heads"):
         costs(training=replace(TRAINING, tensor=16))
-    with pytest.raises(UsageError, match="tensor parallelism of 16 does not fit a node of 8"):
+    with pytest.raises(Inapplicable, match="tensor parallelism of 16 does not fit a node of 8"):
         costs(training=replace(TRAINING, tensor=16), architecture=replace(MODEL, key_value_heads=32))
-    with pytest.raises(UsageError, match="context parallelism of 3 does not divide 4096 tokens"):
+    with pytest.raises(Inapplicable, match="context parallelism of 3 does not divide 4096 tokens"):
         costs(training=replace(TRAINING, context=3))
-    with pytest.raises(UsageError, match="expert parallelism needs a model with experts"):
+    with pytest.raises(Inapplicable, match="expert parallelism needs a model with experts"):
         costs(training=replace(TRAINING, data=2, expert=2))
     with pytest.raises(UsageError, match="32 devices are asked for, and the system has 16"):
         costs(system=replace(SYSTEM, nodes=2), training=replace(TRAINING, data=8)).problem(linear(4, 8))

@@ -296,6 +296,43 @@ def test_broken_torchtitan_says_where(change: tuple[str, str], said: str, tmp_pa
         read(str(path))
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("--tp 2", "did you mean --tensor-model-parallel-size"),
+        ("--recompute-method block", "recomputes only some layers, which is not modelled"),
+        ("--expert-tensor-parallel-size 1", "other splits of experts are not modelled"),
+        ("--num-layers-per-virtual-pipeline-stage 3 --decoder-first-pipeline-num-layers 3", "goes with --num-virtual"),
+        ("--num-attention-heads 97", "97 heads do not divide a width of 12288"),
+        ("--num-layers 900000000", "at most 10000 layers"),
+    ],
+)
+def test_what_is_not_modelled_is_refused(more: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(f"{SCRIPT.rstrip()} {more}\n")
+    with pytest.raises(ExplorerError, match=said):
+        read(str(path))
+
+
+def test_underscores_and_several_assignments_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace("TP=8", "TP=8; PP=4 # both").replace("--sequence-parallel", "--sequence_parallel"))
+    launch = read(str(path))
+    assert launch.training is not None
+    assert (launch.training.tensor, launch.pipeline, launch.training.sequence_parallel) == (8, 4, True)
+
+
+def test_yaml_with_names_of_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "language_model:\n  num_layers: 12\n  hidden_size: 512\n  num_attention_heads: 8\n"
+        "model_parallel:\n  pipeline_model_parallel_size: 4\nseq_length: 1024\n"
+    )
+    launch = read(str(path))
+    assert launch.architecture is not None
+    assert (launch.architecture.layers, launch.pipeline) == (12, 4)
+
+
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.txt"
     path.write_text("")

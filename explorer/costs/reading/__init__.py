@@ -25,7 +25,9 @@ def knows(name: str) -> bool:
         if path.suffix == ".toml":
             return path.is_file() and any(mark in path.read_text("utf-8", "replace") for mark in _TORCHTITAN)
         return (
-            path.suffix in (".json", ".sh", ".yaml", ".yml") or path.is_dir() or (bool(path.suffix) and path.is_file())
+            path.suffix.lower() in (".json", ".sh", ".yaml", ".yml")
+            or path.is_dir()
+            or (bool(path.suffix) and path.is_file())
         )
     except OSError:  # too long for a file's name, or not to be read
         return False
@@ -65,7 +67,7 @@ def read(name: str) -> Launch:
     if path.is_dir():
         path /= "config.json"
     text, where = read_text(path), str(path)
-    if path.suffix == ".json" or text.lstrip().startswith("{"):
+    if path.suffix.lower() == ".json" or text.lstrip().startswith("{"):
         return Launch(huggingface.architecture(text, where))
     if any(mark in text for mark in _TORCHTITAN):
         return torchtitan.launch(text, where, _flavor(torchtitan.flavor(text, where)))

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from explorer.core.errors import Malformed
-from explorer.costs.architecture import Architecture, Experts, Latent
+from explorer.costs.architecture import MOST_LAYERS, Architecture, Experts, Latent
 
 _SAME = {
     "n_layer": "num_hidden_layers",
@@ -95,6 +95,8 @@ class _Config:
         layers, hidden, heads = (
             self.count(name) for name in ("num_hidden_layers", "hidden_size", "num_attention_heads")
         )
+        if layers > MOST_LAYERS:
+            raise Malformed(f"at most {MOST_LAYERS} layers, got {layers}", self.where)
         latent = self.latent()
         experts = self.experts(hidden)
         width = self.count("head_dim", 0, least=0) or self.even(hidden, heads)

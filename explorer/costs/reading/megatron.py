@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from explorer.core.errors import Malformed, UsageError
-from explorer.costs.architecture import Architecture, Experts, Latent
+from explorer.costs.architecture import MOST_LAYERS, Architecture, Experts, Latent
 from explorer.costs.layout import parse_layout, split
 from explorer.costs.reading.launch import Launch
 from explorer.costs.training import Piece, Training
 
-_ARGUMENT = re.compile(r"--[a-z][a-z0-9-]*")
+_ARGUMENT = re.compile(r"--[a-z][a-z0-9_-]*")
 _KNOWN = (
     "--num-layers", "--hidden-size", "--ffn-hidden-size", "--num-attention-heads", "--num-query-groups",
     "--kv-channels", "--vocab-size", "--seq-length", "--max-position-embeddings", "--micro-batch-size",
@@ -26,8 +26,25 @@ _KNOWN = (
     "--sequence-parallel", "--use-distributed-optimizer", "--pipeline-model-parallel-layout",
 )  # fmt: skip
 """Arguments that are read: another that is nearly one of them is a slip of the pen, and would be missed silently."""
+_MISTAKEN = {
+    "--tp": "--tensor-model-parallel-size",
+    "--pp": "--pipeline-model-parallel-size",
+    "--cp": "--context-parallel-size",
+    "--ep": "--expert-model-parallel-size",
+    "--tensor-parallel-size": "--tensor-model-parallel-size",
+    "--pipeline-parallel-size": "--pipeline-model-parallel-size",
+    "--expert-parallel-size": "--expert-model-parallel-size",
+    "--context-model-parallel-size": "--context-parallel-size",
+    "--mbs": "--micro-batch-size",
+    "--gbs": "--global-batch-size",
+    "--sequence-length": "--seq-length",
+}
+"""Names of other tools for arguments that are read."""
+_SHARDED = ("--use-torch-fsdp2", "--use-megatron-fsdp", "--use-custom-fsdp")
+_ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 _VARIABLE = re.compile(r"\$\{?(\w+)(?:\[@\])?(?::-([^}]*))?\}?")
-_ASSIGNED = re.compile(r"^\s*(?:export\s+)?(\w+)=([^(\s]*)\s*(?:#.*)?$", re.MULTILINE)
+_ASSIGNED = re.compile(r"(?:^|;)\s*(?:export\s+)?(\w+)=([^(\s;]*)\s*(?=;|#|$)", re.MULTILINE)
+_MAPPED = re.compile(r"^(\s+)([a-z][a-z0-9_]*):(?=\s)", re.MULTILINE)
 
 
 def launch(text: str, where: str) -> Launch:
@@ -40,6 +57,8 @@ def launch(text: str, where: str) -> Launch:
     UsageError
         If they contradict each other.
     """
+    if where.endswith((".yaml", ".yml")) and "--" not in text:
+        text = _MAPPED.sub(r"\1--\2:", f" {text}".replace("\n", "\n "))
     return _Arguments(arguments(text, where), where).launch()
 
 
@@ -55,15 +74,15 @@ def arguments(text: str, where: str) -> dict[str, tuple[str, int]]:
         place = 0
         while place < len(words):
             name, _, value = words[place].strip("()").partition("=")
-            name = name.removesuffix(":")
+            name = name.removesuffix(":").replace("_", "-")
             place += 1
             if not _ARGUMENT.fullmatch(name):
                 continue
             if not value and place < len(words) and not words[place].startswith("--"):
                 value = words[place].strip("()")
                 place += 1
-            near = [] if name in _KNOWN else get_close_matches(name, _KNOWN, 1, 0.95)
-            if near:
+            near = [_MISTAKEN[name]] if name in _MISTAKEN else get_close_matches(name, _KNOWN, 1, 0.92)
+            if near and name not in _KNOWN and not name.startswith(("--encoder", "--decoder")):
                 raise Malformed(f"there is no argument {name}; did you mean {near[0]}?", f"{where}:{number}")
             found[name] = (_filled(value, variables), number)
     return found
@@ -92,11 +111,13 @@ def settings(text: str, where: str) -> dict[str, int | str]:
     given = _Arguments(arguments(text, where), where)
     if not given.given:
         raise Malformed("no argument such as --tensor-model-parallel-size is given", where)
+    given.require_modelled()
     recompute = given.given.get("--recompute-granularity", ("none", 0))[0]
     found: dict[str, int | str] = {
         "tensor": given.count("--tensor-model-parallel-size", 1),
         "pipeline": given.count("--pipeline-model-parallel-size", 1),
         "microbatch": given.count("--micro-batch-size", 1),
+        "context": given.count("--context-parallel-size", 1),
         "expert": given.count("--expert-model-parallel-size", 1),
         "virtual": given.count("--num-virtual-stages-per-pipeline-rank", 1),
         "recompute": "selective" if given.flag("--recompute-activations") else recompute,
@@ -124,7 +145,24 @@ class _Arguments:
     def flag(self, *names: str) -> bool:
         return any(name in self.given and self.given[name][0].lower() != "false" for name in names)
 
+    def require_modelled(self) -> None:
+        """Refuse what changes an iteration in a way that is not modelled."""
+        experts = self.given.get("--expert-tensor-parallel-size")
+        if experts is not None and experts[0] != self.given.get("--tensor-model-parallel-size", ("1",))[0]:
+            raise Malformed(
+                "--expert-tensor-parallel-size must be --tensor-model-parallel-size: other splits of experts are not "
+                "modelled",
+                f"{self.where}:{experts[1]}",
+            )
+        method = self.given.get("--recompute-method")
+        if method is not None and method[0] == "block":
+            raise Malformed(
+                "--recompute-method block recomputes only some layers, which is not modelled; uniform is",
+                f"{self.where}:{method[1]}",
+            )
+
     def launch(self) -> Launch:
+        self.require_modelled()
         architecture = self.architecture()
         pipeline = self.count("--pipeline-model-parallel-size", 1)
         pieces, virtual = self.stages(architecture, pipeline)
@@ -133,9 +171,13 @@ class _Arguments:
     def architecture(self) -> Architecture:
         hidden, heads = self.count("--hidden-size"), self.count("--num-attention-heads")
         layers, gated = self.count("--num-layers"), self.flag("--swiglu")
+        if layers > MOST_LAYERS:
+            raise Malformed(f"at most {MOST_LAYERS} layers, got {layers}", self.where)
         inner = self.count("--ffn-hidden-size", max(8 * hidden // 3 // 64 * 64, 1) if gated else 4 * hidden)
         experts = None
         assumed = []
+        if "--fp8-format" in self.given:
+            assumed.append(f"{self.where} trains with 8-bit products: times are those of 16 bits")
         if self.flag("--num-experts"):
             if "--moe-router-topk" not in self.given:
                 assumed.append(f"{self.where} gives no --moe-router-topk: assumed are 2 experts a token")
@@ -154,7 +196,7 @@ class _Arguments:
             hidden=hidden,
             heads=heads,
             key_value_heads=groups,
-            head_width=self.count("--kv-channels", max(hidden // heads, 1)),
+            head_width=self.head_width(hidden, heads),
             feed_forward=inner,
             vocabulary=self.count("--vocab-size", 50304),
             gated=gated,
@@ -167,6 +209,11 @@ class _Arguments:
             prediction_layers=self.count("--mtp-num-layers", 0),
             assumed=tuple(assumed),
         )
+
+    def head_width(self, hidden: int, heads: int) -> int:
+        if "--kv-channels" not in self.given and hidden % heads:
+            raise Malformed(f"{heads} heads do not divide a width of {hidden}; give --kv-channels", self.where)
+        return self.count("--kv-channels", max(hidden // heads, 1))
 
     def latent(self) -> Latent | None:
         """Multi-head latent attention, with Megatron-LM's defaults of its widths."""
@@ -221,6 +268,7 @@ class _Arguments:
             context=context,
             expert=self.count("--expert-model-parallel-size", 1),
             data=self.count("--data-parallel-size", self.count("--expert-model-parallel-size", 1)),
+            sharded_parameters=self.flag(*_SHARDED),
             sequence_parallel=self.flag("--sequence-parallel") and tensor > 1,
             recompute=recompute,
             distributed_optimizer=self.flag("--use-distributed-optimizer"),
@@ -231,7 +279,10 @@ class _Arguments:
         layers = architecture.layers
         if "--pipeline-model-parallel-layout" in self.given:
             return parse_layout(self.given["--pipeline-model-parallel-layout"][0], architecture, pipeline)
+        uneven = [name for name in _ENDS if name in self.given]
         if "--num-layers-per-virtual-pipeline-stage" in self.given:
+            if uneven:
+                raise UsageError(f"{self.where}: {uneven[0]} goes with --num-virtual-stages-per-pipeline-rank")
             each = self.count("--num-layers-per-virtual-pipeline-stage")
             virtual = layers // (pipeline * each)
             if virtual * pipeline * each != layers:
@@ -257,10 +308,7 @@ class _Arguments:
                     f"{stages} stages; give --pipeline-model-parallel-layout, or other degrees"
                 )
             return split(architecture, stages, each - ends[0], each - ends[1]), virtual
-        first, last = (
-            self.count(name) if name in self.given else None
-            for name in ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
-        )
+        first, last = (self.count(name) if name in self.given else None for name in _ENDS)
         if first is None and last is None:
             if layers % (pipeline * virtual):
                 raise UsageError(
