@@ -122,3 +122,9 @@ class Architecture:
             raise UsageError(f"{self.name}: experts in a layer that is not there")
         if self.experts is not None and not 1 <= self.experts.active <= self.experts.count:
             raise UsageError(f"{self.name}: a token cannot visit {self.experts.active} of {self.experts.count} experts")
+
+    def alike(self, layer: int) -> int:
+        """The first layer that has what this one has: experts, or a dense MLP."""
+        if layer in self.expert_layers:
+            return min(self.expert_layers)
+        return next(first for first in range(layer + 1) if first not in self.expert_layers)

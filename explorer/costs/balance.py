@@ -37,7 +37,10 @@ def balanced(architecture: Architecture, training: Training, system: System, sta
         If there are more stages than pieces to fill them.
     """
     what = (architecture, training, system)
-    layers = [_ticks(layer_costs(*what, layer)) for layer in range(architecture.layers)]
+    each = {
+        layer: _ticks(layer_costs(*what, layer)) for layer in {*map(architecture.alike, range(architecture.layers))}
+    }
+    layers = [each[architecture.alike(layer)] for layer in range(architecture.layers)]
     last = _ticks(head_costs(*what))
     if architecture.prediction_layers:
         last += architecture.prediction_layers * _ticks(prediction_costs(*what))

@@ -23,8 +23,13 @@ from explorer.costs.layers import embedding_costs, head_costs, layer_costs, pred
 from explorer.costs.layout import split
 from explorer.costs.training import Piece, Training
 
-_layer = lru_cache(maxsize=4096)(layer_costs)
+_of_kind = lru_cache(maxsize=4096)(layer_costs)
 _embedding, _head, _prediction = (lru_cache(maxsize=512)(of) for of in (embedding_costs, head_costs, prediction_costs))
+
+
+def _layer(architecture: Architecture, training: Training, system: System, layer: int) -> BlockCosts:
+    """What a layer costs: as the first of its kind, with or without experts."""
+    return _of_kind(architecture, training, system, architecture.alike(layer))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from fractions import Fraction
 
 import schedules
 from explorer import api
-from explorer.config.roofline import BlockCosts
 from explorer.core.errors import ExplorerError, Inapplicable, UsageError
 from explorer.core.op import Kind
-from explorer.core.placement import linear
+from explorer.core.placement import Placement, loop, vee
 from explorer.costs.layers import flops
 from explorer.evaluation.results import Evaluation
 from explorer.plan.candidates import IN_A_V, Candidate, Wish, candidates, illegal
@@ -114,25 +113,18 @@ def least_seconds(candidate: Candidate, wish: Wish) -> Fraction:
 
     On the average device, where it is not known which stages a schedule puts together.
     """
-    chunks = _chunks(candidate, wish)
-    work = [chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in chunks]
+    placement = _placement(candidate, wish)
+    work = [chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in candidate.costs(wish).workload(placement).chunks]
     if candidate.schedule not in (*_ROUND, *IN_A_V):
         return candidate.microbatches(wish) * Fraction(sum(work), candidate.pipeline)
-    busiest = max(sum(work[chunk] for chunk in own) for own in _owned(candidate))
+    busiest = max(sum(work[chunk] for chunk in resident) for resident in placement.resident)
     return candidate.microbatches(wish) * Fraction(busiest)
 
 
-def _chunks(candidate: Candidate, wish: Wish) -> list[BlockCosts]:
-    """What the stages cost, in order of the model."""
-    return candidate.costs(wish).workload(linear(candidate.stages, candidate.microbatches(wish))).chunks
-
-
-def _owned(candidate: Candidate) -> list[list[int]]:
-    """The stages of each device: in a V down and up again, else round and round."""
-    pipeline, stages = candidate.pipeline, candidate.stages
-    if candidate.schedule in IN_A_V:
-        return [[device, stages - 1 - device] for device in range(pipeline)]
-    return [list(range(device, stages, pipeline)) for device in range(pipeline)]
+def _placement(candidate: Candidate, wish: Wish) -> Placement:
+    """In a V down and up again, else round and round."""
+    pipeline, count = candidate.pipeline, candidate.microbatches(wish)
+    return vee(pipeline, count) if candidate.schedule in IN_A_V else loop(pipeline, count, candidate.virtual)
 
 
 def least_memory(candidate: Candidate, wish: Wish) -> int:
@@ -141,15 +133,14 @@ def least_memory(candidate: Candidate, wish: Wish) -> int:
     1F1B and ZB-H1 hold as many microbatches there as there are devices, interleaved 1F1B one chunk more than its
     2 (p - 1) + (v - 1) p of warm-up (arXiv:2104.04473, section 2.2; arXiv:2401.10241, section 2).
     """
-    pipeline, count = candidate.pipeline, candidate.microbatches(wish)
-    virtual = candidate.virtual
-    chunks = _chunks(candidate, wish)
+    pipeline, virtual, placement = candidate.pipeline, candidate.virtual, _placement(candidate, wish)
+    chunks = candidate.costs(wish).workload(placement).chunks
     average = sum(chunk.static for chunk in chunks) // pipeline
     if candidate.schedule not in _ROUND:
         return average
-    first = chunks[::pipeline]
+    first = [chunks[chunk] for chunk in placement.resident[0]]
     inside = pipeline if virtual == 1 else 2 * (pipeline - 1) + (virtual - 1) * pipeline + 1
-    held = min(inside, count * virtual) * min(chunk.activation for chunk in first)
+    held = min(inside, candidate.microbatches(wish) * virtual) * min(chunk.activation for chunk in first)
     return max(average, sum(chunk.static for chunk in first) + held)
 
 
@@ -229,7 +220,8 @@ def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
         except UsageError:  # the system has no more
             return None
         for candidate in candidates(larger):
-            if candidate.recompute != "full" or candidate.microbatch != 1 or illegal(candidate, larger) is not None:
+            frugal = candidate.recompute == "full" and candidate.microbatch == 1 and not candidate.balanced
+            if not frugal or candidate.schedule == "interleaved-1f1b" or illegal(candidate, larger) is not None:
                 continue
             if least_memory(candidate, larger) > wish.system.memory.size:
                 continue

@@ -104,7 +104,9 @@ def test_ones_own_setting_is_held_against_the_best() -> None:
 
 
 def test_what_fits_nowhere_says_by_how_much() -> None:
-    large = wish(architecture=replace(MODEL, layers=400, hidden=16384, heads=128, key_value_heads=128), devices=8)
+    large = wish(
+        architecture=replace(MODEL, layers=400, hidden=16384, heads=128, key_value_heads=128), schedules=("1f1b",)
+    )
     found = plan(large, list(candidates(large)), top=3)
     assert found.best == ()
     assert found.closest is not None
