@@ -22,6 +22,9 @@ class Compute:
         The part of the peak that a whole block reaches.
     products
         The part that matrix products alone reach, for costs layer by layer; as ``efficiency`` by default.
+    half_work
+        Operations of a product that reaches half of that part: w of them reach w / (w + half_work) of it, for costs
+        layer by layer; 0, where size does not matter, by default.
     latency
         Seconds added to every op.
     """
@@ -29,6 +32,7 @@ class Compute:
     matrix: Fraction = measured("throughput")
     efficiency: Fraction = Fraction(1)
     products: Fraction | None = None
+    half_work: Fraction = Fraction(0)
     latency: Fraction = measured("time", "0 s")
 
 
@@ -56,10 +60,19 @@ class Memory:
 
 @dataclass(frozen=True)
 class Overheads:
-    """Seconds that every op, and every send, takes on its device besides."""
+    """Seconds that every op, and every send, takes on its device besides.
+
+    Parameters
+    ----------
+    launch, posting
+        Of an op, and of a send.
+    layer
+        What the host needs to launch a layer's F, I or W, for costs layer by layer: these take no less.
+    """
 
     launch: Fraction = measured("time", "0 s")
     posting: Fraction = measured("time", "0 s")
+    layer: Fraction = measured("time", "0 s")
 
 
 @dataclass(frozen=True)
@@ -117,8 +130,8 @@ class System:
         for name, rate in rates.items():
             if rate <= 0:
                 raise UsageError(f"{name} must be positive")
-        if min(self.compute.latency, self.memory.latency, self.overheads.launch, self.overheads.posting) < 0:
-            raise UsageError("latencies and overheads cannot be negative")
+        if min(self.compute.latency, self.memory.latency, self.compute.half_work, *vars(self.overheads).values()) < 0:
+            raise UsageError("latencies, overheads and half_work cannot be negative")
 
     def _require_groups(self) -> None:
         if self.devices_per_node < 1:

@@ -82,6 +82,10 @@ class _Line:
         """Layers that a stage holds at least: the ends may do without."""
         return 0 if stage in (0, self.stages - 1) else 1
 
+    def _after(self, stage: int) -> int:
+        """Layers that the stages behind one hold at least."""
+        return max(0, self.stages - 2 - stage)
+
     def _furthest(self, start: int, stage: int, limit: int) -> int:
         """Up to which layer a stage from ``start`` stays within a limit; under ``start`` if not even without layers."""
         return bisect_right(self.until, self.until[start] + limit - self._extra(stage)) - 1
@@ -89,8 +93,7 @@ class _Line:
     def _fits(self, start: int, stage: int, limit: int) -> bool:
         """Whether the stages from this one on hold the layers from ``start`` on within a limit."""
         for here in range(stage, self.stages):
-            after = sum(self._least(later) for later in range(here + 1, self.stages))
-            end = min(self._furthest(start, here, limit), self.layers - after)
+            end = min(self._furthest(start, here, limit), self.layers - self._after(here))
             if end < start + self._least(here):
                 return False
             start = end
@@ -111,8 +114,7 @@ class _Line:
 
     def _nearest(self, start: int, stage: int, limit: int) -> int:
         """Of the ends that keep within the limit, that which brings the stage nearest to the average of the rest."""
-        after = sum(self._least(later) for later in range(stage + 1, self.stages))
-        most = min(self._furthest(start, stage, limit), self.layers - after)
+        most = min(self._furthest(start, stage, limit), self.layers - self._after(stage))
         ends = range(start + self._least(stage), most + 1)
         if stage == self.stages - 1:
             return self.layers

@@ -215,7 +215,10 @@ def layer_costs(architecture: Architecture, training: Training, system: System, 
     parts = parts_of(architecture, training, layer)
     sent = _collectives(architecture, training, system, parts)
     size = -(-tokens(training) * architecture.hidden // _spread(training))
-    return _costs(parts, training, system, sent, message=ELEMENT * size, checkpoint=ELEMENT * size)
+    costs = _costs(parts, training, system, sent, message=ELEMENT * size, checkpoint=ELEMENT * size)
+    seconds = {kind: max(costs.seconds[kind], system.overheads.layer) for kind in (Kind.F, Kind.I, Kind.W)}
+    seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
+    return replace(costs, seconds=seconds)
 
 
 def _collectives(
@@ -361,10 +364,10 @@ def _roofline(system: System, flops: int, moved: int) -> Fraction:
     compute, memory = system.compute, system.memory
     if not flops and not moved:
         return Fraction(0)
+    rate = compute.matrix * (compute.products or compute.efficiency)
+    # At a rate of w / (w + half_work), w operations take as long as w + half_work at the full one.
     return max(
-        (flops / (compute.matrix * (compute.products or compute.efficiency)) + compute.latency)
-        if flops
-        else Fraction(0),
+        (flops + compute.half_work) / rate + compute.latency if flops else Fraction(0),
         moved / (memory.bandwidth * memory.efficiency) + memory.latency,
     )
 

@@ -167,6 +167,40 @@ class Candidate:
         return " ".join(words)
 
 
+_TITAN = {
+    "1f1b": "1F1B",
+    "gpipe": "GPipe",
+    "interleaved-1f1b": "Interleaved1F1B",
+    "zb-v": "ZBVZeroBubble",
+    "interleaved-zb": "InterleavedZeroBubble",
+    "dualpipe-v": "DualPipeV",
+}
+"""Names of torch.distributed.pipelining for ours."""
+
+
+def titan_flags(candidate: Candidate, wish: Wish) -> str | None:
+    """As torchtitan takes it; None where it has no such schedule, or layers are spread in another way than its own.
+
+    Optimiser state is not spread there without weights and gradients, so that memory differs.
+    """
+    if candidate.schedule not in _TITAN or candidate.balanced:
+        return None
+    words = {
+        "parallelism.pipeline_parallel_degree": candidate.pipeline,
+        "parallelism.pipeline_parallel_schedule": _TITAN[candidate.schedule],
+        "parallelism.pipeline_parallel_microbatch_size": candidate.microbatch,
+        "parallelism.tensor_parallel_degree": candidate.tensor,
+        "parallelism.context_parallel_degree": candidate.context,
+        "parallelism.expert_parallel_degree": candidate.expert,
+        "parallelism.data_parallel_replicate_degree": candidate.data(wish),
+        "parallelism.data_parallel_shard_degree": 1,
+        "training.local_batch_size": candidate.microbatch * candidate.microbatches(wish),
+        "training.seq_len": wish.sequence,
+        "activation_checkpoint.mode": candidate.recompute,
+    }
+    return " ".join(f"--{name} {value}" for name, value in words.items())
+
+
 def illegal(candidate: Candidate, wish: Wish) -> str | None:
     """Why a setting cannot run, with the nearest that can; None if it can."""
     architecture, tensor = wish.architecture, candidate.tensor
@@ -190,7 +224,7 @@ def illegal(candidate: Candidate, wish: Wish) -> str | None:
     if wish.sequence % candidate.context:
         near = _divisor(wish.sequence, candidate.context)
         return f"context parallelism of {candidate.context} does not divide {wish.sequence} tokens; nearest is {near}"
-    return _illegal_batch(candidate, wish) or _illegal_stages(candidate, wish) or _illegal_experts(candidate, wish)
+    return _illegal_batch(candidate, wish) or _illegal_experts(candidate, wish) or _illegal_stages(candidate, wish)
 
 
 def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from explorer.evaluation.reasons import Share, shares
-from explorer.plan.candidates import Candidate
+from explorer.plan.candidates import Candidate, titan_flags
 from explorer.plan.planner import Outcome, Plan, enough_devices
 from explorer.reports import numbers
 
@@ -31,6 +31,8 @@ def table(found: Plan) -> RenderableType:
     if found.best:
         best = found.best[0]
         parts.append(Text(f"Megatron-LM: {best.candidate.flags(best.wish)}"))
+        titan = titan_flags(best.candidate, best.wish)
+        parts += [Text(f"torchtitan: {titan}")] if titan else []
     elif found.closest is not None:
         parts.append(Text(misses(found.closest)))
     else:
@@ -104,6 +106,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "peak_device": outcome.device,
         "fits_memory": outcome.fits,
         "flags": candidate.flags(wish),
+        "torchtitan_flags": titan_flags(candidate, wish),
     }
 
 

@@ -14,10 +14,8 @@ from fractions import Fraction
 from importlib.resources import files
 
 from explorer.config import catalogue
-from explorer.config.roofline import BlockCosts
-from explorer.core.op import Kind
 from explorer.costs.problem import TransformerCosts
-from explorer.costs.training import Piece, Training
+from explorer.costs.training import Training
 from explorer.validation.results import Row, Study
 from explorer.validation.tables import SYSTEM, gpt, iteration_seconds
 
@@ -58,27 +56,6 @@ class Pair:
         return self.sizes["batch"] // (self.sizes["microbatch"] * self.data(depth))
 
 
-@dataclass(frozen=True)
-class _LaunchedCosts(TransformerCosts):
-    """Layers that take as long as the host needs to launch them, or longer."""
-
-    host: Fraction = Fraction(0)
-
-    def _piece(self, piece: Piece) -> BlockCosts:
-        whole: BlockCosts | None = None
-        for layer in piece.layers:
-            costs = super()._piece(Piece(range(layer, layer + 1)))
-            seconds = {
-                kind: max(value, self.host * (2 if kind is Kind.B else 1)) for kind, value in costs.seconds.items()
-            }
-            costs = replace(costs, seconds=seconds)
-            whole = whole.plus(costs) if whole else costs
-        if piece.embedding or piece.head:
-            ends = super()._piece(replace(piece, layers=range(0)))
-            whole = whole.plus(ends) if whole else ends
-        return whole or super()._piece(piece)
-
-
 def pairs() -> Iterator[Pair]:
     """The table."""
     text = files("explorer.validation").joinpath("data").joinpath("vtrain.csv").read_text("utf-8")
@@ -91,12 +68,16 @@ def pairs() -> Iterator[Pair]:
 def milliseconds(pair: Pair, depth: int, efficiency: Fraction = EFFICIENCY, host: Fraction = HOST) -> float:
     """Milliseconds of an iteration with a pipeline of so many devices."""
     size, system = pair.sizes, catalogue.load_system(SYSTEM)
-    system = replace(system, compute=replace(system.compute, products=efficiency))
+    system = replace(
+        system,
+        compute=replace(system.compute, products=efficiency),
+        overheads=replace(system.overheads, layer=host),
+    )
     model = replace(gpt({"name": "vTrain", **size}), positions=size["sequence"])
     training = Training(
         size["sequence"], size["microbatch"], tensor=size["tensor"], data=pair.data(depth), flash_attention=False
     )
-    costs = _LaunchedCosts(model, training, system, gradient_sync=False, optimizer=True, host=host)
+    costs = TransformerCosts(model, training, system, gradient_sync=False, optimizer=True)
     return 1000 * iteration_seconds(costs, depth, pair.microbatches(depth))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -102,6 +103,18 @@ def test_keys_and_values_go_round_behind_the_scores() -> None:
 
     assert sent(1024).forward > 0
     assert sent(131072).forward == 0
+
+
+def test_small_products_reach_less_of_the_peak() -> None:
+    """A product of half_work operations reaches half of what a large one does."""
+    work = 2 * S * B * H * V
+    half = replace(SYSTEM, compute=replace(SYSTEM.compute, half_work=Fraction(work)))
+    assert head_costs(GPT, PLAIN, half).seconds[Kind.W] == 2 * head_costs(GPT, PLAIN, SYSTEM).seconds[Kind.W]
+
+
+def test_a_layer_takes_no_less_than_its_launch() -> None:
+    slow = replace(SYSTEM, overheads=replace(SYSTEM.overheads, layer=Fraction(1)))
+    assert set(layer_costs(GPT, PLAIN, slow, 0).seconds.values()) == {1, 2}, "F, I and W 1 s each; B two of them"
 
 
 def test_operations_of_a_prediction_layer_count() -> None:

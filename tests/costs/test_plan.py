@@ -12,7 +12,7 @@ from explorer.core.errors import ExplorerError, UsageError
 from explorer.costs.architecture import Architecture, Experts
 from explorer.costs.layout import parse_layout
 from explorer.costs.problem import architecture_of
-from explorer.plan.candidates import Candidate, Wish, candidates, illegal
+from explorer.plan.candidates import Candidate, Wish, candidates, illegal, titan_flags
 from explorer.plan.planner import enough_devices, evaluate, least_memory, least_seconds, plan
 from explorer.plan.report import contract, mine, misses
 
@@ -133,6 +133,22 @@ def test_layers_by_time_win_where_the_head_is_heavy() -> None:
     pieces, _ = parse_layout(flags.split("'")[1], heavy.architecture, 4)
     assert pieces == timed.candidate.pieces(heavy)
     assert illegal(Candidate(2, 1, 1, balanced=True), heavy) is not None
+
+
+def test_torchtitan_takes_what_it_has() -> None:
+    flags = titan_flags(Candidate(2, 2, 1, "zb-v", 2), WISH)
+    assert flags is not None
+    given = dict(pair.split(" ") for pair in flags.removeprefix("--").split(" --"))
+    assert given["parallelism.pipeline_parallel_schedule"] == "ZBVZeroBubble"
+    assert given["training.local_batch_size"] == "16", "32 sequences in 2 copies"
+    assert titan_flags(Candidate(2, 2, 1, "zb-h1"), WISH) is None
+    assert titan_flags(Candidate(2, 2, 1, balanced=True), WISH) is None
+
+
+def test_experts_are_checked_before_layers_are_spread() -> None:
+    moe = replace(MODEL, experts=Experts(256, 8, 2048), expert_layers=frozenset(range(32)))
+    said = illegal(Candidate(1, 1, 1, expert=256, balanced=True), wish(architecture=moe, devices=128, global_batch=512))
+    assert said is not None and "expert parallelism of 256 does not divide 128" in said
 
 
 def test_more_devices_than_the_system_has() -> None:
