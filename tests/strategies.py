@@ -155,6 +155,7 @@ def problems(
     overheads: bool = True,
     profiles: int = 2,
     limited: bool = False,
+    competing: bool = False,
 ) -> Problem:
     """Small whole costs, zeros among them, so that ties are common.
 
@@ -168,6 +169,8 @@ def problems(
         Whether there are costs of gradient synchronisation, of launch and posting, and a random limit on memory.
     profiles
         How many classes of microbatches there may be.
+    competing
+        Whether gradient all-reduces hold some of what is shared.
     """
     classes = draw(st.integers(1, profiles))
     microbatches = placement.microbatches
@@ -176,11 +179,16 @@ def problems(
     if limited:
         caps = tuple(draw(st.lists(st.integers(0, 60), min_size=placement.devices, max_size=placement.devices)))
         limit = MemoryLimit(caps, draw(st.booleans()))
+    network = draw(networks(placement, classes, shared))
+    passed = st.frozensets(st.integers(0, max(0, len(network.shared) - 1)), max_size=len(network.shared)).map(
+        lambda some: tuple(sorted(some))
+    )
+    holds = st.lists(passed, min_size=placement.chunks, max_size=placement.chunks).map(tuple)
     return Problem(
         time=TimeBase(Fraction(1)),
         durations=_table(draw, (classes, placement.chunks, 4), 6) * overlap.denominator,
         profile_of=_table(draw, (microbatches,), classes - 1),
-        network=draw(networks(placement, classes, shared)),
+        network=network,
         communication=draw(st.sampled_from(list(modes))),
         stash=draw(stashes(classes, placement.chunks)),
         sync=_table(draw, (placement.chunks,), 7 if sync else 0),
@@ -191,6 +199,7 @@ def problems(
         overlap=overlap,
         copies=draw(st.sampled_from([1, 1, 1, 3])) if sync else 1,
         optimizer=tuple(_table(draw, (placement.devices,), 9).tolist()) if draw(st.booleans()) else (),
+        sync_path=draw(holds) if competing else (),
     )
 
 

@@ -149,6 +149,9 @@ class Problem:
         What peaks must stay under.
     sync
         (chunks,) ticks of the gradient all-reduce of a chunk; read for chunks with more than one host, copies included.
+    sync_path
+        (chunks,) for each chunk, the positions in ``network.shared`` of what its all-reduce holds while it runs, in
+        mode ``link``; empty where all-reduces do not compete with transfers.
     launch, posting
         Ticks that every op, and every send, adds on its device.
     overlap
@@ -180,6 +183,7 @@ class Problem:
     overlap: Fraction = Fraction(1)
     copies: int = 1
     optimizer: tuple[int, ...] = ()
+    sync_path: tuple[tuple[int, ...], ...] = ()
     rounding: Fraction = Fraction(0)
     title: str = ""
     notes: tuple[str, ...] = ()
@@ -193,12 +197,16 @@ class Problem:
             "network.occupancy": (self.network.occupancy.shape, (profiles, chunks, len(self.network.names))),
             "stash.held": (self.stash.held.shape, (profiles, chunks)),
             "sync": (self.sync.shape, (chunks,)),
+            "sync_path": (len(self.sync_path), len(self.sync_path) and chunks),
             "optimizer": (len(self.optimizer), len(self.optimizer) and devices),
             "network.servers": (len(self.network.servers), len(self.network.servers) and len(self.network.shared)),
         }
         for name, (got, expected) in shapes.items():
             if got != expected:
                 raise UsageError(f"{name} of a problem has shape {got}, expected {expected}")
+        resources = len(self.network.shared)
+        if not all(0 <= one < resources for passed in self.sync_path for one in passed):
+            raise UsageError(f"sync_path of a problem must hold positions of its {resources} shared resources")
         several = self.communication is Communication.LINK and max(self.network.servers, default=1) > 1
         if several and (self.network.occupancy + self.network.latency).min(initial=1) <= 0:
             raise UsageError("what serves several transfers at a time needs transfers that take time")
@@ -207,6 +215,11 @@ class Problem:
     def devices(self) -> int:
         """How many devices there are."""
         return len(self.network.link)
+
+    @property
+    def syncs_compete(self) -> bool:
+        """Whether gradient all-reduces and transfers wait for one another."""
+        return bool(self.sync_path) and self.communication is Communication.LINK
 
     @property
     def steps(self) -> tuple[int, ...]:

@@ -103,6 +103,8 @@ class _Run:
         self.sources = [reading.source(row) for row in range(len(reading.ops))]
         self.sends = [self._send(row) for row in range(len(reading.ops))]
         self.posted: dict[int, int] = {}  # when the device has posted each send
+        self.reducible = self.awaited_syncs()
+        self.synced = {sync.chunk: sync for sync in timeline.syncs if sync.chunk in self.reducible}
         self.freed: dict[Slot, int] = {}  # when the device has posted, and where blocking done, all of a slot's sends
         for slot in (slot for line in reading.slots for slot in line):
             clock = self.end[slot[0]]
@@ -179,34 +181,70 @@ class _Run:
             send = self.send(row)
             for name in (f"link {send.source} -> {send.target}", *paths[send.source, send.target]):
                 users[name].append(row)
+        if self.problem.sync_path:
+            for chunk in sorted(self.synced):
+                for position in dict.fromkeys(self.problem.sync_path[chunk]):
+                    users[self.problem.network.shared[position][0]].append(len(self.sends) + chunk)
         for name, rows in users.items():
             yield name, servers.get(name, 1), self._in_turn(rows)
 
-    def turns(self) -> Iterator[tuple[int, str, int, int]]:
-        """For every transfer at every resource: its row, the resource, when it may start there, and who ends then.
+    def joined(self, user: int) -> int:
+        """When a transfer (a row) or an all-reduce (behind all rows, by chunk) joins its queues."""
+        return self.posted[user] if user < len(self.sends) else self.reducible[user - len(self.sends)]
 
-        Of those that joined before, fewer than as many pairs as the resource serves may have any that is not done. A
+    def begins(self, user: int) -> int:
+        """When it starts."""
+        return int(self.sent[user]) if user < len(self.sends) else self.synced[user - len(self.sends)].start
+
+    def ends(self, user: int) -> int:
+        """When it gives its resources back."""
+        return int(self.released[user]) if user < len(self.sends) else self.synced[user - len(self.sends)].end
+
+    def pair(self, user: int) -> tuple[int, int]:
+        """Whose turns it takes at a resource with several servers; an all-reduce takes those of nobody else."""
+        if user >= len(self.sends):
+            return user, user
+        send = self.send(user)
+        return send.source, send.target
+
+    def said(self, user: int) -> str:
+        """What it is, in words."""
+        if user < len(self.sends):
+            return f"that of {self.reading.ops[user]}"
+        return f"the all-reduce of chunk {user - len(self.sends)}"
+
+    def turns(self) -> Iterator[tuple[int, str, int, int]]:
+        """For every user of every resource: its row, the resource, when it may start there, and who ends then.
+
+        All-reduces are numbered behind all rows, by chunk. Of those that joined before, fewer than as many pairs as the resource serves may have any that is not done. A
         pair's own link carries its transfers one by one.
         """
         for name, servers, rows in self.queues():
             ends: dict[tuple[int, int], int] = {}  # by pair, the row that ends last
             for row in rows:
-                pair = self.send(row).source, self.send(row).target
+                pair = self.pair(row)
                 others = [last for other, last in ends.items() if other != pair or servers == 1]
                 if len(others) >= servers:
-                    last = nlargest(servers, others, key=lambda one: self.released[one])[-1]
-                    yield row, name, self.released[last], last
-                if pair not in ends or self.released[ends[pair]] <= self.released[row]:
+                    last = nlargest(servers, others, key=self.ends)[-1]
+                    yield row, name, self.ends(last), last
+                if pair not in ends or self.ends(ends[pair]) <= self.ends(row):
                     ends[pair] = row
 
     def _in_turn(self, rows: list[int]) -> list[int]:
         """By readiness, ties by (sender, position), which rows ascend in.
 
-        One without any delay may make another one ready in the same tick: then a tie stands as it was served.
+        One without any delay may make another one ready in the same tick: then a tie stands as it was served. Behind
+        all transfers that join with them come all-reduces, by chunk.
         """
-        if all(self.send(row).delay for row in rows):
-            return sorted(rows, key=lambda row: (self.posted[row], row))
-        return sorted(rows, key=lambda row: (self.posted[row], self.sent[row], self.released[row], row))
+        syncs = [row for row in rows if row >= len(self.sends)]
+        if all(self.send(row).delay for row in rows if row not in syncs):
+            return sorted(rows, key=lambda row: (self.joined(row), row))
+        return sorted(
+            rows,
+            key=lambda row: (
+                self.joined(row), row in syncs, *((0, 0) if row in syncs else (self.begins(row), self.ends(row))), row
+            ),
+        )  # fmt: skip
 
     def awaited_syncs(self) -> dict[int, int]:
         """The chunks whose replicas must synchronise, each with the time at which all their gradients are there."""
@@ -279,12 +317,12 @@ def _transfers(run: _Run) -> Iterator[Violation]:
 def _links(run: _Run) -> Iterator[Violation]:
     """Every link, and everything that links share, carries as many transfers as it can, in order of readiness."""
     for row, name, free, last in run.turns():
-        if run.sent[row] < free:
+        if run.begins(row) < free:
             yield Violation(
                 Rule.LINK,
-                run.reading.where(row),
-                f"its transfer starts at {run.sent[row]}, but {name} serves that of {run.reading.ops[last]} until "
-                f"{free} first",
+                run.reading.where(row) if row < len(run.sends) else f"chunk {row - len(run.sends)}",
+                f"its {'transfer' if row < len(run.sends) else 'all-reduce'} starts at {run.begins(row)}, but {name} "
+                f"serves {run.said(last)} until {free} first",
             )
 
 
@@ -380,7 +418,8 @@ def _late_ops(run: _Run) -> Iterator[Violation]:
 def _late_transfers(run: _Run) -> Iterator[Violation]:
     earliest = dict(run.posted)
     for row, _, free, _ in run.turns():
-        earliest[row] = max(earliest[row], free)
+        if row < len(run.sends):
+            earliest[row] = max(earliest[row], free)
     for row, time in earliest.items():
         if run.sent[row] > time:
             yield Violation(
@@ -393,6 +432,9 @@ def _late_syncs(run: _Run) -> Iterator[Violation]:
     for queue in run.sync_queues():
         for first, second in pairwise(queue):
             earliest[second.chunk] = max(earliest[second.chunk], first.end)
+    for row, _, free, _ in run.turns():
+        if row >= len(run.sends):
+            earliest[row - len(run.sends)] = max(earliest[row - len(run.sends)], free)
     for sync in run.timeline.syncs:
         if sync.start > earliest.get(sync.chunk, sync.start):
             yield Violation(

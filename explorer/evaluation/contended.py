@@ -1,4 +1,4 @@
-"""What directed pairs of devices share: the resources on each pair's path, as tables for the evaluator's loop."""
+"""What transfers and all-reduces share: the resources on each one's path, as tables for the evaluator's loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from explorer.core.dataflow import flow
 from explorer.core.op import Kind
-from explorer.core.placement import IntArray
+from explorer.core.placement import IntArray, Placement
 from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
 
@@ -16,10 +16,13 @@ from explorer.core.schedule import Schedule
 class Paths(NamedTuple):
     """For every directed pair i of devices, in row-major order, the shared resources that its transfers pass through.
 
+    Where all-reduces compete with transfers, that of chunk c counts as pair devices^2 + c; its path ends with one
+    resource for each of its hosts, which takes part in one all-reduce at a time.
+
     Attributes
     ----------
     first
-        (devices^2 + 1,) those of pair i are ``resource[first[i]:first[i + 1]]``.
+        (pairs + 1,) those of pair i are ``resource[first[i]:first[i + 1]]``.
     resource
         Indices of shared resources, counted from 0.
     slots
@@ -37,17 +40,32 @@ class Paths(NamedTuple):
         return len(self.slots) - 1
 
 
-def paths(problem: Problem) -> Paths:
-    """What the pairs of a problem share in its mode; what one pair has to itself is no more than its link."""
+def owed_syncs(problem: Problem, placement: Placement) -> list[int]:
+    """The chunks whose gradients are all-reduced: those with several hosts, copies included, where it takes time."""
+    hosted = [len(hosts) * problem.copies for hosts in placement.hosts]
+    return [chunk for chunk, hosts in enumerate(hosted) if hosts > 1 and problem.sync[chunk] > 0]
+
+
+def paths(problem: Problem, placement: Placement) -> Paths:
+    """What is shared in a problem's mode; what one pair has to itself is no more than its link."""
     devices = problem.devices
-    on_path: list[list[int]] = [[] for _ in range(devices * devices)]
+    competing = owed_syncs(problem, placement) if problem.syncs_compete else []
+    on_path: list[list[int]] = [[] for _ in range(devices * devices + placement.chunks * problem.syncs_compete)]
     shared = problem.network.resources if problem.communication is Communication.LINK else ()
-    groups = [one for one in shared if len(one.pairs) > 1]
-    for number, one in enumerate(groups):
-        for source, destination in one.pairs:
-            on_path[source * devices + destination].append(number)
+    servers: list[int] = []
+    for position, one in enumerate(shared):
+        syncs = [chunk for chunk in competing if position in problem.sync_path[chunk]]
+        if len(one.pairs) + len(syncs) > 1:
+            for source, destination in one.pairs:
+                on_path[source * devices + destination].append(len(servers))
+            for chunk in syncs:
+                on_path[devices * devices + chunk].append(len(servers))
+            servers.append(one.servers)
+    for chunk in competing:
+        on_path[devices * devices + chunk] += [len(servers) + host for host in placement.hosts[chunk]]
+    servers += [1] * devices * bool(competing)
     first = np.concatenate(([0], np.cumsum([len(resources) for resources in on_path])))
-    slots = np.cumsum([0, *(one.servers + (one.servers > 1) for one in groups)])
+    slots = np.cumsum([0, *(count + (count > 1) for count in servers)])
     return Paths(first, np.array([r for resources in on_path for r in resources], np.int64), slots)
 
 

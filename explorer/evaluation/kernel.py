@@ -8,6 +8,9 @@ earliest request (ties by row, that is by device and place in its order) joins t
 Queues are served in the order of joining, so its start is known at once, and what it brings comes no earlier: no later
 event can make a request that should have joined before. Requests wait in a binary heap.
 
+Where all-reduces compete with transfers, that of a chunk becomes a request once the last of its backwards ends. Its row
+is the number of all ops + the chunk, so at one time it joins behind all transfers; no op waits for it.
+
 A resource with one server has one slot: when it is free again. One with n servers serves n pairs at a time, as a pair
 sends one transfer at a time: a request starts there once fewer than n other pairs have transfers that joined before and
 are not done. It has n + 1 slots, of the pairs whose transfers end last. A request takes its pair's own slot, or the one
@@ -33,13 +36,18 @@ def advance(
     link: Any, links: int, delay: Any, hold: Any, busy: Any, path: Any, passes: Any, slots: Any,
     ready: Any, link_free: Any, waiting: Any, stack: Any, cursor: Any, clock: Any, made: Any,
     slot_free: Any, slot_pair: Any, taken: Any, asked: Any, asking: Any,
+    syncs: int, sync: Any, left: Any, done: Any, synced: Any,
     start: Any, end: Any, free: Any, sent: Any, released: Any, arrival: Any,
 ) -> int:  # fmt: skip
     """Run every device as far as it goes.
 
-    All tables are flat. The last three lines are written: working space (``ready``, ``waiting``, ``slot_pair`` filled
+    All tables are flat. The last four lines are written: working space (``ready``, ``waiting``, ``slot_pair`` filled
     with -1, others with 0; ``cursor`` is the row at which each device stopped; ``asked`` and ``asking`` are the heap of
     requests, by time and row) and a timeline's columns.
+
+    ``syncs`` is the number of chunks, or 0 where all-reduces do not compete. ``sync`` are their ticks, ``left`` the
+    backwards of each chunk to come (-1 for one that is not all-reduced), ``done`` is when the last of them ended and
+    ``synced`` when the all-reduce starts.
 
     ``passes[path[pair]:path[pair + 1]]`` are the shared resources that transfers of a directed pair pass through, and
     ``slots[r]`` to ``slots[r + 1]`` the slots of resource r.
@@ -52,6 +60,12 @@ def advance(
     """
     awake = devices
     requests = 0
+    ops = offsets[devices]
+    for c in range(syncs):
+        if left[c] == 0:
+            asked[requests] = 0
+            asking[requests] = ops + c
+            requests += 1
     for d in range(devices):
         stack[d] = devices - 1 - d
         cursor[d] = offsets[d]
@@ -79,12 +93,17 @@ def advance(
                 below = 2 * place + 1
             asked[place] = t
             asking[place] = r
-            m = microbatch[row]
-            s = stage[row]
-            p = product[kind[row]]
-            of = (route_of[m] * 2 + p) * stages + s
-            to = target[of]
-            pair = home[route_of[m] * stages + s] * devices + to
+            cost = 0
+            if row >= ops:
+                pair = devices * devices + row - ops
+            else:
+                m = microbatch[row]
+                s = stage[row]
+                p = product[kind[row]]
+                of = (route_of[m] * 2 + p) * stages + s
+                to = target[of]
+                pair = home[route_of[m] * stages + s] * devices + to
+                cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
             if link_free[pair] > leave:
                 leave = link_free[pair]
             for passed in range(path[pair], path[pair + 1]):
@@ -107,12 +126,14 @@ def advance(
                 elif slot_free[own] > leave:
                     leave = slot_free[own]
                 taken[passed] = own
-            cost = (profile_of[m] * chunks + message[of]) * links + link[pair]
-            there = leave + hold[cost]
+            there = leave + (sync[row - ops] if row >= ops else hold[cost])
             link_free[pair] = there
             for passed in range(path[pair], path[pair + 1]):
                 slot_free[taken[passed]] = there
                 slot_pair[taken[passed]] = pair
+            if row >= ops:
+                synced[row - ops] = leave
+                continue
             sent[row] = leave
             released[row] = there
             arrival[row] = leave + delay[cost]
@@ -218,6 +239,25 @@ def advance(
                     awake += 1
             for row in range(i, j):
                 free[row] = go_on
+                if syncs > 0 and kind[row] >= 2:
+                    c = chunk[route_of[microbatch[row]] * stages + stage[row]]
+                    left[c] -= 1
+                    if finish > done[c]:
+                        done[c] = finish
+                    if left[c] == 0:
+                        leave = done[c]
+                        r = ops + c
+                        at = requests
+                        requests += 1
+                        while at > 0 and (
+                            leave < asked[(at - 1) // 2]
+                            or (leave == asked[(at - 1) // 2] and r < asking[(at - 1) // 2])
+                        ):
+                            asked[at] = asked[(at - 1) // 2]
+                            asking[at] = asking[(at - 1) // 2]
+                            at = (at - 1) // 2
+                        asked[at] = leave
+                        asking[at] = r
             now = go_on
             i = j
         cursor[d] = i

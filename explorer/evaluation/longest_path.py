@@ -12,12 +12,12 @@ import numpy as np
 from explorer.core.dataflow import flow
 from explorer.core.errors import Deadlock, Inexact
 from explorer.core.op import Kind
-from explorer.core.placement import IntArray
+from explorer.core.placement import IntArray, Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Sync, Timeline, Update
 from explorer.core.units import HORIZON
-from explorer.evaluation.contended import paths
+from explorer.evaluation.contended import owed_syncs, paths
 from explorer.evaluation.kernel import PRODUCT, advance, compiled
 
 COMPILE_FROM = 200_000
@@ -50,9 +50,9 @@ def evaluate(schedule: Schedule, problem: Problem, *, compile: bool | None = Non
     problem.require_fits(schedule.placement)
     if compile is None:
         compile = len(schedule) >= COMPILE_FROM
-    columns = _run(schedule, problem, compile)
+    *columns, begun = _run(schedule, problem, compile)
     start, end, free, sent, released, arrival = columns
-    syncs = synchronise(schedule, problem, end)
+    syncs = _competing(schedule, problem, begun) if problem.syncs_compete else synchronise(schedule, problem, end)
     updates = step(schedule, problem, free, syncs)
     timeline = Timeline(schedule, start, end, free, sent, released, arrival, syncs, updates)
     if timeline.makespan > HORIZON:
@@ -66,8 +66,9 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
     microbatches, stages = placement.microbatches, placement.stages
     ops = len(schedule)
     _require_horizon(schedule, problem)
-    path = paths(problem)
-    requests = ops if path.resources else 0
+    path = paths(problem, placement)
+    syncs = placement.chunks if problem.syncs_compete else 0
+    requests = ops + syncs if path.resources else 0
 
     def flat(array: Any) -> Any:
         array = np.ascontiguousarray(array).ravel()
@@ -77,7 +78,7 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
         return np.full(size, value, np.int64) if compile else [value] * size
 
     products = 4 if bool(((schedule.kind == Kind.I) | (schedule.kind == Kind.W)).any()) else 2
-    cursor, made = filled(devices, 0), filled(3, 0)
+    cursor, made, synced = filled(devices, 0), filled(3, 0), filled(syncs, 0)
     outputs = [np.empty(ops, np.int64) if compile else [0] * ops for _ in range(6)]
     loop = compiled() if compile else advance
     fault = loop(
@@ -91,10 +92,11 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
         flat(problem.network.link), len(problem.network.names),
         flat(transfers.delay), flat(transfers.hold), flat(transfers.busy),
         flat(path.first), flat(path.resource), flat(path.slots),
-        filled(microbatches * products * stages, -1), filled(devices * devices, 0), filled(devices, -1),
+        filled(microbatches * products * stages, -1), filled(len(path.first) - 1, 0), filled(devices, -1),
         filled(devices, 0), cursor, filled(devices, 0), made,
         filled(int(path.slots[-1]), 0), filled(int(path.slots[-1]), -1), filled(len(path.resource), 0),
-        filled(requests, 0), filled(requests, 0), *outputs,
+        filled(requests, 0), filled(requests, 0),
+        syncs, flat(problem.sync), flat(_backwards(placement, problem)), filled(syncs, 0), synced, *outputs,
     )  # fmt: skip
     cells = int(placement.columns.length[placement.columns.route_of].sum())
     stuck = any(cursor[d] < schedule.offsets[d + 1] for d in range(devices))
@@ -112,7 +114,27 @@ def _run(schedule: Schedule, problem: Problem, compile: bool) -> tuple[IntArray,
             f"the pair {schedule.op(fault)} and {schedule.op(fault + 1)} takes {problem.overlap} of its parts' sum, "
             "which is no whole number of ticks"
         )
-    return tuple(np.asarray(output, np.int64) for output in outputs)
+    return tuple(np.asarray(output, np.int64) for output in (*outputs, synced))
+
+
+def _backwards(placement: Placement, problem: Problem) -> IntArray:
+    """(chunks,) How many W and B each all-reduce waits for, -1 where there is none to compete."""
+    counts = np.full(placement.chunks, -1, np.int64)
+    columns = placement.columns
+    visits = np.zeros(placement.chunks, np.int64)
+    routes, times = np.unique(columns.route_of, return_counts=True)
+    for route, count in zip(routes.tolist(), times.tolist(), strict=True):
+        np.add.at(visits, columns.chunk[route, : columns.length[route]], count)
+    owed = owed_syncs(problem, placement) if problem.syncs_compete else []
+    counts[owed] = visits[owed]
+    return counts
+
+
+def _competing(schedule: Schedule, problem: Problem, begun: IntArray) -> tuple[Sync, ...]:
+    hosts = schedule.placement.hosts
+    starts = {chunk: int(begun[chunk]) for chunk in owed_syncs(problem, schedule.placement)}
+    syncs = (Sync(chunk, hosts[chunk], start, start + int(problem.sync[chunk])) for chunk, start in starts.items())
+    return tuple(sorted(syncs, key=lambda sync: (sync.start, sync.chunk)))
 
 
 def _require_horizon(schedule: Schedule, problem: Problem) -> None:
@@ -120,7 +142,7 @@ def _require_horizon(schedule: Schedule, problem: Problem) -> None:
     transfers = problem.transfer_times()
     longest = max(int(problem.durations.max(initial=0)) * max(1, int(problem.overlap) + 1) + problem.launch, 1)
     longest += problem.posting + max(int(transfers.delay.max(initial=0)), int(transfers.hold.max(initial=0)))
-    if longest * len(schedule) >= 2**62:
+    if longest * len(schedule) + sum(problem.sync.tolist()) >= 2**62:
         raise Inexact(f"times could pass 2^62 ticks of {problem.time.tick} {problem.time.unit}; use a coarser tick")
 
 
@@ -140,8 +162,7 @@ def synchronise(schedule: Schedule, problem: Problem, end: IntArray) -> tuple[Sy
         In order of their start; requests are served in order of readiness, ties by chunk.
     """
     placement = schedule.placement
-    hosted = [len(hosts) * problem.copies for hosts in placement.hosts]
-    owed = [chunk for chunk, hosts in enumerate(hosted) if hosts > 1 and problem.sync[chunk] > 0]
+    owed = owed_syncs(problem, placement)
     if not owed:
         return ()
     done = np.zeros(placement.chunks, np.int64)

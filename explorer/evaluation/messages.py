@@ -90,7 +90,9 @@ def evaluate(schedule: Schedule, problem: Problem, messages: Messages) -> Queued
     problem.require_fits(schedule.placement)
     if problem.communication is not Communication.LINK:
         raise Inapplicable(f"messages are served in order in mode link, not in mode {problem.communication}")
-    if paths(problem).resources:
+    if problem.syncs_compete:
+        raise Inapplicable("messages in order are known where gradient all-reduces hold no links")
+    if paths(problem, schedule.placement).resources:
         raise Inapplicable("messages in order are known for links of their own; this system's pairs share some")
     schedule.require_complete()
     run = _Run(schedule, problem, messages)

@@ -140,9 +140,9 @@ def critical_path(timeline: Timeline, problem: Problem) -> tuple[Step, ...]:
         return ()
     source = producers(schedule)
     steps: list[Step] = []
-    row = _ending_steps(timeline, steps)
     before_on_link = _before_on_link(timeline, problem)
-    while True:
+    row = _ending_steps(timeline, problem, before_on_link, steps)
+    while row >= 0:
         start, end = int(timeline.start[row]), int(timeline.end[row])
         steps.append(Step(Part.COMPUTE, row, start, end))
         if start == 0:
@@ -168,8 +168,11 @@ def critical_path(timeline: Timeline, problem: Problem) -> tuple[Step, ...]:
     return tuple(reversed(steps))
 
 
-def _ending_steps(timeline: Timeline, steps: list[Step]) -> int:
-    """Walk back over the step and the synchronisations that end the makespan, if they do; the row that goes on."""
+def _ending_steps(timeline: Timeline, problem: Problem, before: dict[int, int], steps: list[Step]) -> int:
+    """Walk back over the step and the synchronisations that end the makespan, if they do; the row that goes on.
+
+    -1 where a synchronisation waits for nothing.
+    """
     schedule = timeline.schedule
     reached = timeline.makespan
     if reached > timeline.synchronised:
@@ -187,11 +190,15 @@ def _ending_steps(timeline: Timeline, steps: list[Step]) -> int:
         syncs = list(timeline.syncs)
         if sync is None or (not steps and timeline.compute_end == reached):
             break
+        if problem.syncs_compete:
+            return _transfer_steps(timeline, before, len(schedule) + sync.chunk, steps)
         steps.append(Step(Part.SYNCHRONISATION, -1, sync.start, sync.end))
         reached = sync.start
         of_chunk = np.flatnonzero((schedule.chunk == sync.chunk) & (timeline.end == reached))
         if len(of_chunk):
             return int(of_chunk[0])
+        if not reached:
+            return -1
     ending = np.flatnonzero(timeline.free == reached)
     return _sending(timeline, int(ending[-1]), reached, steps)
 
@@ -207,32 +214,55 @@ def _before_on_link(timeline: Timeline, problem: Problem) -> dict[int, int]:
     """For each transfer that found a resource on its path occupied, by sending row, the one that freed it then.
 
     Where a resource serves one transfer at a time, those that pass through it are in the order of their times.
+    An all-reduce that competes with them has the number of all ops + its chunk in place of a row.
     """
-    rows, pair = senders(timeline.schedule, timeline.sent)
-    path = paths(problem)
+    schedule = timeline.schedule
+    rows, pair = senders(schedule, timeline.sent)
+    path = paths(problem, schedule.placement)
+    begins, ends = timeline.sent, timeline.released
+    if problem.syncs_compete:
+        chunks, begun, done = np.array([(s.chunk, s.start, s.end) for s in timeline.syncs], np.int64).reshape(-1, 3).T
+        rows = np.concatenate((rows, len(schedule) + chunks))
+        pair = np.concatenate((pair, schedule.devices**2 + chunks))
+        begins, ends = (np.concatenate((one, np.zeros(schedule.placement.chunks, np.int64))) for one in (begins, ends))
+        begins[len(schedule) + chunks], ends[len(schedule) + chunks] = begun, done
     counts = np.diff(path.first)[pair]
     shares = np.repeat(np.arange(len(rows)), counts)
     place = np.arange(len(shares)) - np.repeat(np.cumsum(counts) - counts, counts)
     own_link = pair + path.resources
     users = rows[np.concatenate((np.arange(len(rows)), shares))]
     resource = np.concatenate((own_link, path.resource[path.first[pair[shares]] + place]))
-    order = np.lexsort((users, timeline.released[users], timeline.sent[users], resource))
+    order = np.lexsort((users, ends[users], begins[users], resource))
     users, resource = users[order], resource[order]
-    followed = (resource[1:] == resource[:-1]) & (timeline.released[users[:-1]] == timeline.sent[users[1:]])
+    followed = (resource[1:] == resource[:-1]) & (ends[users[:-1]] == begins[users[1:]])
     before = dict(zip(users[1:][followed].tolist(), users[:-1][followed].tolist(), strict=True))
     for several in np.flatnonzero(np.diff(path.slots) > 1).tolist():
         own = users[resource == several].tolist()
-        freed = {int(timeline.released[row]): row for row in own if timeline.released[row] > timeline.sent[row]}
-        before |= {row: freed[sent] for row in own if (sent := int(timeline.sent[row])) in freed and row not in before}
+        freed = {int(ends[row]): row for row in own if ends[row] > begins[row]}
+        before |= {row: freed[sent] for row in own if (sent := int(begins[row])) in freed and row not in before}
     return before
 
 
 def _transfer_steps(timeline: Timeline, before: dict[int, int], row: int, steps: list[Step]) -> int:
-    """Walk back over a transfer and those that it queued behind, to the row whose end set the first of them going."""
-    if timeline.sent[row] < 0:
+    """Walk back over a transfer and those that it queued behind, to the row whose end set the first of them going.
+
+    All-reduces among them have the numbers that `_before_on_link` gives them; -1 where the first of all is one that
+    waits for nothing.
+    """
+    schedule = timeline.schedule
+    syncs = {len(schedule) + sync.chunk: sync for sync in timeline.syncs}
+    if row not in syncs and timeline.sent[row] < 0:
         return row
-    until = int(timeline.arrival[row])
+    until = syncs[row].end if row in syncs else int(timeline.arrival[row])
     while True:
+        if row in syncs:
+            sync = syncs[row]
+            steps.append(Step(Part.SYNCHRONISATION, -1, sync.start, until))
+            last = np.flatnonzero((schedule.chunk == sync.chunk) & (timeline.end == sync.start))
+            if len(last) or not sync.start:
+                return int(last[0]) if len(last) else -1
+            row, until = before[row], sync.start
+            continue
         sent = int(timeline.sent[row])
         if row not in before or timeline.end[row] == sent:
             steps.append(Step(Part.COMMUNICATION, row, int(timeline.end[row]), until))

@@ -25,6 +25,8 @@ def encode(problem: Problem) -> dict[str, Any]:
         later["copies"] = problem.copies
     if any(problem.optimizer):
         later["optimizer"] = list(problem.optimizer)
+    if problem.sync_path:
+        later["sync_path"] = [list(passed) for passed in problem.sync_path]
     return later | {
         "version": VERSION,
         "tick": str(problem.time.tick),
@@ -91,6 +93,7 @@ def decode(data: Any, name: str = "problem") -> Problem:
             overlap=Fraction(data["overlap"]),
             copies=int(data.get("copies", 1)),
             optimizer=tuple(map(int, data.get("optimizer", ()))),
+            sync_path=tuple(tuple(map(int, passed)) for passed in data.get("sync_path", ())),
             rounding=Fraction(data["rounding"]),
         )
     except (KeyError, IndexError) as error:

@@ -17,6 +17,7 @@ An op is ``(kind, stage, microbatch)`` with kind one of the letters F, I, W, B. 
 ``servers``     {name: how many pairs it serves at a time}, 1 where it is left out
 ``launch``      time an occupancy, ``posting`` time a send, ``overlap`` factor on the work of overlapped ops
 ``sync``        {chunk: time}
+``sync_path``   {chunk: names of what its all-reduce holds of ``shared``}
 ``optimizer``   time of the step by device, 0 for none
 ``copies``      data-parallel copies of everything
 ``stash``       {(microbatch, chunk): (held, part that I frees)}
@@ -93,9 +94,8 @@ class Simulation:
         self.busy = [False for _ in devices]
         self.inbox: list[set[Op]] = [set() for _ in devices]  # whose products are on the device
         self.links = Queues(case.get("servers"), lambda op: self.requests[op][0][0])
-        self.groups = Queues()
         self.times: dict[Op, dict[str, Fraction]] = {}
-        self.requests: dict[Op, tuple[list[Any], Callable[[Fraction], None]]] = {}
+        self.requests: dict[Any, tuple[list[Any], Callable[[Fraction], None]]] = {}
         self.level = [Fraction(0) for _ in devices]
         self.peaks = [Fraction(0) for _ in devices]
         self.hosts: dict[int, set[int]] = case["hosts"]
@@ -230,7 +230,7 @@ class Simulation:
         if self.case["mode"] == "link":
             self.at_time(now + hold, lambda then: self.release(op, then))
 
-    def release(self, op: Op, now: Fraction) -> None:
+    def release(self, op: Any, now: Fraction) -> None:
         for other in self.links.leave(op, self.requests[op][0]):
             path, depart = self.requests[other]
             if self.links.admit(other, path):
@@ -250,7 +250,10 @@ class Simulation:
             self.at_time(now, lambda then: self.ask_sync(chunk, then), SYNCHRONISATION, (chunk,))
 
     def ask_sync(self, chunk: int, now: Fraction) -> None:
-        if self.groups.join(chunk, sorted(self.hosts[chunk])):
+        own = ("all-reduce", chunk)
+        path = [own, *(("all-reduces on", device) for device in self.hosts[chunk]), *self.case["sync_path"][chunk]]
+        self.requests[own] = (path, lambda then: self.start_sync(chunk, then))
+        if self.links.join(own, path):
             self.start_sync(chunk, now)
 
     def start_sync(self, chunk: int, now: Fraction) -> None:
@@ -258,9 +261,7 @@ class Simulation:
         self.at_time(self.syncs[chunk][1], lambda then: self.end_sync(chunk, then))
 
     def end_sync(self, chunk: int, now: Fraction) -> None:
-        for other in self.groups.leave(chunk, sorted(self.hosts[chunk])):
-            if self.groups.admit(other, sorted(self.hosts[other])):
-                self.start_sync(other, now)
+        self.release(("all-reduce", chunk), now)
         for device in self.hosts[chunk]:
             self.awaits[device] -= 1
             self.update_if_done(device, now)
@@ -359,6 +360,12 @@ def read(schedule: Schedule, problem: Problem, stash: Stash | None = None) -> Ca
         "overlap": problem.overlap,
         "sync": {chunk: Fraction(int(cost)) for chunk, cost in enumerate(problem.sync)},
         "optimizer": [Fraction(ticks) for ticks in problem.optimizer or [0] * len(orders)],
+        "sync_path": {
+            chunk: [f"shared {n} {network.shared[n][0]}" for n in (problem.sync_path or [()] * len(hosts))[chunk]]
+            if problem.communication == "link"
+            else []
+            for chunk in hosts
+        },
         "copies": problem.copies,
         "stash": {
             (m, chunk): (
