@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step")
 _FACTORS = ("stage_factors", "microbatch_factors", "memory_factors")
-_MODELLED = ("system", "model", "embeddings", "optimizer", "devices_per_node", "device_map")
+_MODELLED = ("system", "model", "embeddings", "optimizer", "devices_per_node", "device_map", "sync_on_links")
 
 
 def from_options(options: ProblemOptions) -> Costs:
@@ -78,6 +78,7 @@ def from_options(options: ProblemOptions) -> Costs:
             options.data_parallel,
             layout=replace(layout, copies=1),
             optimizer=options.optimizer,
+            sync_on_links=options.sync_on_links,
             title=f"{model} on {system}",
             **common,
         )
@@ -88,6 +89,7 @@ def from_options(options: ProblemOptions) -> Costs:
         embeddings=options.embeddings,
         layout=layout,
         optimizer=options.optimizer,
+        sync_on_links=options.sync_on_links,
         **common,
     )
 

@@ -161,6 +161,14 @@ class ProblemOptions:
     optimizer: Annotated[
         bool, _option("--optimizer", help="Count the optimiser's step, from the bytes it moves.", panel=_MODELLED)
     ] = False
+    sync_on_links: Annotated[
+        bool,
+        _option(
+            "--sync-on-links",
+            help="Gradient all-reduces hold the links and NICs that their rings pass (default: they do not).",
+            panel=_MODELLED,
+        ),
+    ] = False
     measured: Annotated[
         str | None, _option("--costs", help="Measured costs: of `explorer calibrate`, or .csv.", panel=_MODELLED)
     ] = None

@@ -13,7 +13,7 @@ from explorer.config.limits import UNLIMITED, check_shares, memory_limit
 from explorer.config.model import Model
 from explorer.config.roofline import BlockCosts, block_costs, embedding_costs, head_costs
 from explorer.config.system import System
-from explorer.config.topology import Layout, pairs_in_use, shared
+from explorer.config.topology import Layout, pairs_in_use, shared_with_rings
 from explorer.core.errors import Inapplicable, Inexact, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import Placement
@@ -62,6 +62,7 @@ class SystemCosts(ABC):
     memory_limit: str | None
     title: str
     layout: Layout
+    sync_on_links: bool
 
     @abstractmethod
     def workload(self, placement: Placement) -> Workload:
@@ -72,8 +73,20 @@ class SystemCosts(ABC):
         """How long the all-reduce of each chunk's gradients takes."""
 
     @abstractmethod
+    def ring(self, placement: Placement, slots: tuple[int, ...], chunk: int) -> list[int]:
+        """The slots that the ring of a chunk's all-reduce goes through, in order, as far as they are not alike."""
+
+    @abstractmethod
     def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
         """Seconds of each device's optimiser step."""
+
+    def check_sync_on_links(self) -> None:
+        """Refuse all-reduces that hold links where nothing does."""
+        if self.sync_on_links and self.communication not in (None, Communication.LINK):
+            raise UsageError(
+                f"gradient all-reduces hold links in mode link, not in mode {self.communication}; leave "
+                "--sync-on-links out"
+            )
 
     def slots(self, placement: Placement) -> tuple[int, ...]:
         """Where in the system the pipeline's devices sit."""
@@ -104,11 +117,12 @@ class SystemCosts(ABC):
         stash = _stash(work.blocks, self.freed_at_input or Fraction(0), whole)
         syncs = self.sync_seconds(placement, slots, chunks) if self.gradient_sync else [Fraction(0)] * len(chunks)
         steps = self.optimizer_times(placement, chunks) if self.optimizer else []
+        network, sync_path = self._network(placement, slots, work.message, clock)
         return Problem(
             time=clock.base,
             durations=durations,
             profile_of=np.zeros(placement.microbatches, np.int64),
-            network=self._network(placement, slots, work.message, clock),
+            network=network,
             communication=self.communication or Communication.LINK,
             stash=stash,
             sync=np.array([clock.ticks(seconds) for seconds in syncs], np.int64),
@@ -120,6 +134,7 @@ class SystemCosts(ABC):
             overlap=self.overlap,
             copies=self.layout.copies,
             optimizer=tuple(map(clock.ticks, steps)),
+            sync_path=sync_path,
             rounding=clock.error,
             title=f"{self.title}, {work.batch} {'sequence' if work.batch == 1 else 'sequences'} a microbatch",
             notes=work.notes,
@@ -128,15 +143,20 @@ class SystemCosts(ABC):
     def _blocks_of_routes(self, placement: Placement, work: Workload) -> int:
         return sum(work.blocks[hop.chunk] for route in placement.routes for hop in route)
 
-    def _network(self, placement: Placement, slots: tuple[int, ...], message: int, clock: _Clock) -> Network:
+    def _network(
+        self, placement: Placement, slots: tuple[int, ...], message: int, clock: _Clock
+    ) -> tuple[Network, tuple[tuple[int, ...], ...]]:
+        """The links, and what of that which they share each chunk's all-reduce holds."""
         system, pairs = self.system, pairs_in_use(placement)
         links = [system.link_at(index) for index in range(len(system.link_names))]
         kinds = np.zeros((placement.devices, placement.devices), np.int64)
         for source, to in pairs:
             kinds[source, to] = system.link(slots[source], slots[to])
         occupancy = [clock.ticks(link.occupancy(message)) for link in links]
-        resources = shared(system, slots, pairs)
-        return Network(
+        competes = self.sync_on_links and self.gradient_sync
+        rings = [self.ring(placement, slots, chunk) for chunk in range(placement.chunks)] if competes else []
+        resources, sync_path = shared_with_rings(system, slots, pairs, rings)
+        network = Network(
             system.link_names,
             kinds,
             np.array([clock.ticks(link.startup) for link in links], np.int64),
@@ -144,6 +164,7 @@ class SystemCosts(ABC):
             tuple((name, users) for name, users, _ in resources),
             tuple(servers for *_, servers in resources),
         )
+        return network, sync_path
 
     def _bytes(self, placement: Placement, chunks: list[BlockCosts]) -> Stash:
         resident = sum(
@@ -188,6 +209,8 @@ class ModelledCosts(SystemCosts):
         What the model and the system are called.
     layout
         Where the devices sit in the system, and how many data-parallel copies there are.
+    sync_on_links
+        Whether each all-reduce holds what its ring passes through, so that it and transfers wait for one another.
     """
 
     model: Model
@@ -201,8 +224,10 @@ class ModelledCosts(SystemCosts):
     layout: Layout = field(default_factory=Layout)
     title: str = "modelled costs"
     optimizer: bool = False
+    sync_on_links: bool = False
 
     def __post_init__(self) -> None:
+        self.check_sync_on_links()
         check_shares(self.freed_at_input, self.overlap)
         if self.embeddings and not self.model.vocabulary:
             raise UsageError("the model has no embedding and no head: give its file a key 'vocabulary'")
@@ -223,20 +248,24 @@ class ModelledCosts(SystemCosts):
         return Workload(chunks, blocks, block.message, batch, self._notes(placement, blocks, batch))
 
     def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
-        """Ring all-reduces over the slowest link among a chunk's hosts.
-
-        Data-parallel copies are hosts too, on nodes of their own: the ring then goes between nodes.
-        """
-        copies, system = self.layout.copies, self.system
-        node, apart = system.devices_per_node, max(slots) // system.devices_per_node + 1
+        """Ring all-reduces over the slowest link among a chunk's hosts."""
 
         def seconds(chunk: int) -> Fraction:
-            hosts = [
-                slots[host] + copy * apart * node for copy in range(min(copies, 2)) for host in placement.hosts[chunk]
-            ]
-            return ring_seconds(system, hosts, len(placement.hosts[chunk]) * copies, chunks[chunk].gradient)
+            count = len(placement.hosts[chunk]) * self.layout.copies
+            return ring_seconds(self.system, self.ring(placement, slots, chunk), count, chunks[chunk].gradient)
 
         return [seconds(chunk) for chunk in range(placement.chunks)]
+
+    def ring(self, placement: Placement, slots: tuple[int, ...], chunk: int) -> list[int]:
+        """A chunk's hosts.
+
+        Data-parallel copies are hosts too, on nodes of their own: the ring then goes between nodes. All are alike, so
+        two stand for any number.
+        """
+        node = self.system.devices_per_node
+        apart = (max(slots) // node + 1) * node
+        copies = range(min(self.layout.copies, 2))
+        return [slots[host] + copy * apart for copy in copies for host in placement.hosts[chunk]]
 
     def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
         """What the optimiser moves through memory on each device, which bounds it: it computes next to nothing.

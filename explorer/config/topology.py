@@ -5,7 +5,7 @@ A *slot* is a place for a device in the system, counted from 0 through the nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -215,22 +215,60 @@ def pairs_in_use(placement: Placement) -> list[tuple[int, int]]:
 
 def shared(system: System, slots: Sequence[int], pairs: Iterable[tuple[int, int]]) -> tuple[Resource, ...]:
     """What the pairs share; left out is what no more pairs use than it serves at a time."""
+    return shared_with_rings(system, slots, pairs, ())[0]
+
+
+def shared_with_rings(
+    system: System, slots: Sequence[int], pairs: Iterable[tuple[int, int]], rings: Sequence[Sequence[int]]
+) -> tuple[tuple[Resource, ...], tuple[tuple[int, ...], ...]]:
+    """What pairs and rings share, and for each ring the positions of those that it passes through.
+
+    Parameters
+    ----------
+    rings
+        The slots of each, in order: its last one sends to the first. A ring passes through what transfers between
+        neighbours pass through, and counts as one more pair there. A pair's own link is among what is shared where a
+        ring takes it too.
+    """
     groups: dict[str, set[tuple[int, int]]] = {}
     servers: dict[str, int] = {}
+    passing: dict[str, set[int]] = {}
+    edges = [
+        {(source, to) for source, to in zip(ring, (*ring[1:], *ring[:1]), strict=True) if source != to}
+        for ring in rings
+    ]
     for source, to in pairs:
-        kind = system.link_names[system.link(slots[source], slots[to])]
-        for sharing in system.shared:
-            leaves, enters = slots[source] // sharing.devices, slots[to] // sharing.devices
-            if leaves == enters or (sharing.links and kind not in sharing.links):
-                continue
-            for group, way in ((leaves, " out"), (enters, " in")):
-                way = way if sharing.duplex == "full" else ""
-                name = f"{sharing.name} {group}{way}"
-                groups.setdefault(name, set()).add((source, to))
-                servers[name] = sharing.parallel
-    return tuple(
-        Resource(name, frozenset(users), servers[name]) for name, users in groups.items() if len(users) > servers[name]
+        for name, count in _passed(system, slots[source], slots[to]):
+            groups.setdefault(name, set()).add((source, to))
+            servers[name] = count
+        takers = {number for number, edge in enumerate(edges) if (slots[source], slots[to]) in edge}
+        if takers:
+            own = f"link {source} -> {to}"
+            groups[own], servers[own], passing[own] = {(source, to)}, 1, takers
+    for number, edge in enumerate(edges):
+        for name, count in sorted({passed for ends in edge for passed in _passed(system, *ends)}):
+            groups.setdefault(name, set())
+            servers[name] = count
+            passing.setdefault(name, set()).add(number)
+    kept = [name for name in groups if len(groups[name]) + len(passing.get(name, ())) > servers[name]]
+    return (
+        tuple(Resource(name, frozenset(groups[name]), servers[name]) for name in kept),
+        tuple(
+            tuple(position for position, name in enumerate(kept) if number in passing.get(name, ()))
+            for number in range(len(rings))
+        ),
     )
+
+
+def _passed(system: System, source: int, to: int) -> Iterator[tuple[str, int]]:
+    """What a transfer from one slot to another passes through, and how many each serves."""
+    kind = system.link_names[system.link(source, to)]
+    for sharing in system.shared:
+        leaves, enters = source // sharing.devices, to // sharing.devices
+        if leaves == enters or (sharing.links and kind not in sharing.links):
+            continue
+        for group, way in ((leaves, " out"), (enters, " in")):
+            yield f"{sharing.name} {group}{way if sharing.duplex == 'full' else ''}", sharing.parallel
 
 
 def nccl_samples(text: str, where: str) -> tuple[Sample, ...]:

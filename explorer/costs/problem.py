@@ -47,7 +47,7 @@ class TransformerCosts(SystemCosts):
         What each stage holds; layers spread evenly, with the embedding and the head at the ends, by default.
     balance
         Whether layers are spread so that the longest stage is shortest, instead.
-    communication, gradient_sync, overlap, memory_limit, title, optimizer
+    communication, gradient_sync, overlap, memory_limit, title, optimizer, sync_on_links
         As of `explorer.config.modelled.ModelledCosts`.
     freed_at_input
         By default I frees what W does not need.
@@ -68,8 +68,10 @@ class TransformerCosts(SystemCosts):
     title: str = "transformer"
     optimizer: bool = False
     balance: bool = False
+    sync_on_links: bool = False
 
     def __post_init__(self) -> None:
+        self.check_sync_on_links()
         check_shares(self.freed_at_input or Fraction(0), self.overlap)
         if self.layout.copies not in (1, self.training.data):
             raise UsageError(f"{self.layout.copies} data-parallel copies contradict {self.training.data}")
@@ -236,14 +238,17 @@ class TransformerCosts(SystemCosts):
 
     def sync_seconds(self, placement: Placement, slots: tuple[int, ...], chunks: list[BlockCosts]) -> list[Fraction]:
         """Ring all-reduces among the data- and context-parallel ranks of every host."""
-        tensor, each = self.training.tensor, self.training.data * self.training.context
 
         def seconds(chunk: int) -> Fraction:
-            hosts = placement.hosts[chunk]
-            members = [slots[host] + rank * tensor for host in hosts for rank in range(each)]
+            members = self.ring(placement, slots, chunk)
             return ring_seconds(self.system, members, len(members), chunks[chunk].gradient)
 
         return [seconds(chunk) for chunk in range(placement.chunks)]
+
+    def ring(self, placement: Placement, slots: tuple[int, ...], chunk: int) -> list[int]:
+        """The slots of those ranks, host by host."""
+        tensor, each = self.training.tensor, self.training.data * self.training.context
+        return [slots[host] + rank * tensor for host in placement.hosts[chunk] for rank in range(each)]
 
     def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
         """Seconds of each device's optimiser step, which memory bounds."""

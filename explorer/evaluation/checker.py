@@ -216,8 +216,8 @@ class _Run:
     def turns(self) -> Iterator[tuple[int, str, int, int]]:
         """For every user of every resource: its row, the resource, when it may start there, and who ends then.
 
-        All-reduces are numbered behind all rows, by chunk. Of those that joined before, fewer than as many pairs as the resource serves may have any that is not done. A
-        pair's own link carries its transfers one by one.
+        All-reduces are numbered behind all rows, by chunk. Of those that joined before, fewer than as many pairs as the
+        resource serves may have any that is not done. A pair's own link carries its transfers one by one.
         """
         for name, servers, rows in self.queues():
             ends: dict[tuple[int, int], int] = {}  # by pair, the row that ends last

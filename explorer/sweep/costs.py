@@ -29,6 +29,7 @@ MODELLED = (
     "latency",
     "bandwidth",
     "devices_per_node",
+    "sync_on_links",
     *(name for name in SETTINGS if name != "global_batch"),
     "layout",
 )
@@ -99,13 +100,21 @@ def _costs_of(named: tuple[tuple[str, Any], ...]) -> Costs:
     model = str(given.get("model", catalogue.DEFAULT_MODEL))
     embeddings = _flag("embeddings", given.get("embeddings", False))
     optimizer = _flag("optimizer", given.get("optimizer", False))
+    on_links = _flag("sync_on_links", given.get("sync_on_links", False))
     settings = _settings(given)
     if is_detailed(model, settings):
         if embeddings:
             raise UsageError("costs layer by layer count the embedding and the head always; leave embeddings out")
         data = copies if "data_parallel" in given else None
         return transformer_costs(
-            model, _system(given), settings, data, layout=replace(layout, copies=1), optimizer=optimizer, **common
+            model,
+            _system(given),
+            settings,
+            data,
+            layout=replace(layout, copies=1),
+            optimizer=optimizer,
+            sync_on_links=on_links,
+            **common,
         )
     return ModelledCosts(
         model=catalogue.load_model(model),
@@ -113,6 +122,7 @@ def _costs_of(named: tuple[tuple[str, Any], ...]) -> Costs:
         embeddings=embeddings,
         layout=layout,
         optimizer=optimizer,
+        sync_on_links=on_links,
         **common,
     )
 
