@@ -216,7 +216,7 @@ def run(schedule: Schedule, problem: Problem, engine: str = "auto") -> tuple[Tim
             raise Disagreement(f"CP-SAT and the longest path disagree: {fault}")
         return solved, "cp-sat", "longest-path"
     confirm_up_to = CONFIRM_SHARED_UP_TO if paths(problem, schedule.placement).resources else CONFIRM_UP_TO
-    if engine == "longest-path" or problem.syncs_compete or len(schedule) > confirm_up_to:
+    if engine == "longest-path" or len(schedule) > confirm_up_to:
         return timeline, "longest-path", None
     from solvers.solve import confirm
 

@@ -125,23 +125,12 @@ def first_op(placement: Placement, device: int) -> Op:
 
 
 def serves_in_turn(problem: Problem) -> bool:
-    """Whether several devices send over one link, or several pairs at a time, so that who is ready first goes first."""
-    return any(one.servers > 1 or len({source for source, _ in one.pairs}) > 1 for one in problem.network.resources)
+    """Whether several devices send over one link, or several pairs at a time, so that who is ready first goes first.
 
-
-def require_apart(problem: Problem) -> None:
-    """Refuse what the model does not state.
-
-    Raises
-    ------
-    Inapplicable
-        If gradient all-reduces and transfers compete for links.
+    Or transfers and gradient all-reduces.
     """
-    if problem.syncs_compete:
-        raise Inapplicable(
-            "CP-SAT knows no gradient all-reduces that hold links: use the engine longest-path, or leave "
-            "--sync-on-links out"
-        )
+    several = any(one.servers > 1 or len({source for source, _ in one.pairs}) > 1 for one in problem.network.resources)
+    return several or problem.syncs_compete
 
 
 def searching(
@@ -168,7 +157,6 @@ def searching(
         Heads and tails for the objective; found here by default. Where several devices share a link, identical
         microbatches are left in any order, and heads and tails, which rest on it, are left out.
     """
-    require_apart(problem)
     ops: list[list[Entry]] = [[] for _ in range(placement.devices)]
     costs = Costs(problem, placement)
     for op in all_ops(placement, split):
@@ -190,7 +178,6 @@ def evaluating(schedule: Schedule, problem: Problem, *, horizon: int | None = No
     Incomplete
         If an op is missing, repeated or on the wrong device.
     """
-    require_apart(problem)
     schedule.require_complete()
     entries = tuple(map(tuple, schedule.orders()))
     limit = serial_horizon(Costs(problem, schedule.placement), entries) if horizon is None else horizon

@@ -155,12 +155,16 @@ def evaluate(schedule: Schedule, problem: Problem) -> Timeline:
     Deadlock
         If order and dependencies form a cycle; the error names it.
     Inapplicable
-        If several devices send over one link: waiting can then change who is served first, and the least sum need not
-        be that of the earliest timeline.
+        If several devices, or gradient all-reduces, send over one link: waiting can then change who is served first,
+        and the least sum need not be that of the earliest timeline.
     Disagreement
         If the order has no timeline, and yet no cycle.
     """
     model = build(replace(problem, memory_limit=None), evaluating(schedule, problem))
+    if problem.syncs_compete:
+        raise Inapplicable(
+            "this engine does not evaluate gradient all-reduces that hold links; use longest-path, which it confirms"
+        )
     for name, transfers in model.links.items():
         if len({transfer.send.source for transfer in transfers}) > 1:
             raise Inapplicable(f"several devices send through {name!r}, which this engine does not evaluate")

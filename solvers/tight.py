@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import pairwise
 
 from explorer.core.op import Op
@@ -16,9 +17,10 @@ def loose(model: Model, timeline: Timeline) -> str | None:
 
     Each op must start at 0, or exactly when its device or an input releases it; each transfer when it is ready, or
     exactly when the one served before it releases a link; each synchronisation when its gradients are there, or exactly
-    when another one on one of its devices ends; each optimiser step exactly when the last of its device's ops and
-    synchronisations is done. A timeline that satisfies the model and this is the earliest one of its
-    order, as long as no ops wait for one another in a circle. Linear in the number of ops, but for sorting.
+    when another one on one of its devices, or what is served before it on a link, ends; each optimiser step exactly
+    when the last of its device's ops and synchronisations is done. A timeline that satisfies the model and this is
+    the earliest one of its order, as long as no ops wait for one another in a circle. Linear in the number of ops, but
+    for sorting.
     """
     return (
         _loose_op(model, timeline)
@@ -55,24 +57,8 @@ def _loose_op(model: Model, timeline: Timeline) -> str | None:
 
 
 def _loose_transfer(model: Model, timeline: Timeline) -> str | None:
-    row_of, released = _rows(timeline), defaultdict[Op, set[int]](set)
-    start, sent, freed = (getattr(timeline, name).tolist() for name in ("start", "sent", "released"))
-
-    def ready(transfer: Transfer) -> int:
-        return int(start[row_of[transfer.send.op]]) + transfer.send.offset
-
-    for name, transfers in model.links.items():
-        served = sorted(transfers, key=lambda t: (ready(t), t.send.source, row_of[t.send.op]))
-        if model.servers[name] == 1:
-            for before, after in pairwise(served):
-                released[after.send.op].add(freed[row_of[before.send.op]])
-            continue
-        ends: dict[tuple[int, int], int] = {}
-        for transfer in served:
-            pair = transfer.send.source, transfer.send.target
-            others = sorted((end for other, end in ends.items() if other != pair), reverse=True)
-            released[transfer.send.op].update(others[model.servers[name] - 1 : model.servers[name]])
-            ends[pair] = max(ends.get(pair, 0), freed[row_of[transfer.send.op]])
+    row_of, released = _rows(timeline), _released(model, timeline)
+    sent, ready = timeline.sent.tolist(), _ready(timeline)
     for op, transfer in model.transfers.items():
         leaves = sent[row_of[op]]
         if leaves != ready(transfer) and leaves not in released[op]:
@@ -80,14 +66,54 @@ def _loose_transfer(model: Model, timeline: Timeline) -> str | None:
     return None
 
 
-def _loose_sync(model: Model, timeline: Timeline) -> str | None:
-    ready: defaultdict[int, int] = defaultdict(int)
+def _ready(timeline: Timeline) -> Callable[[Transfer], int]:
+    """When a transfer could leave."""
+    row_of, start = _rows(timeline), timeline.start.tolist()
+    return lambda transfer: int(start[row_of[transfer.send.op]]) + transfer.send.offset
+
+
+def _gradients(model: Model, timeline: Timeline) -> defaultdict[int, int]:
+    """When each chunk's gradients are there."""
+    found: defaultdict[int, int] = defaultdict(int)
     for op, row in _rows(timeline).items():
         chunk = model.costs.chunk(op)
-        ready[chunk] = max(ready[chunk], int(timeline.end[row]))
+        found[chunk] = max(found[chunk], int(timeline.end[row]))
+    return found
+
+
+def _released(model: Model, timeline: Timeline) -> defaultdict[Op | int, set[int]]:
+    """For each transfer, and each chunk whose all-reduce holds links, when those served before it let it go."""
+    row_of, ready, gradients = _rows(timeline), _ready(timeline), _gradients(model, timeline)
+    freed, done = timeline.released.tolist(), {sync.chunk: sync.end for sync in timeline.syncs}
+    released = defaultdict[Op | int, set[int]](set)
+    for name, transfers in model.links.items():
+        served: list[tuple[tuple[int, ...], Op | int, tuple[int, ...], int]] = [
+            ((ready(t), 0, t.send.source, row), t.send.op, (t.send.source, t.send.target), freed[row])
+            for t in transfers
+            for row in (row_of[t.send.op],)
+        ]
+        served += [
+            ((gradients[sync.chunk], 1, sync.chunk), sync.chunk, (sync.chunk,), done[sync.chunk])
+            for sync in model.reduced.get(name, ())
+        ]
+        served.sort(key=lambda user: user[0])
+        if model.servers[name] == 1:
+            for before, after in pairwise(served):
+                released[after[1]].add(before[3])
+            continue
+        ends: dict[tuple[int, ...], int] = {}
+        for _, user, pair, end in served:
+            others = sorted((other_end for other, other_end in ends.items() if other != pair), reverse=True)
+            released[user].update(others[model.servers[name] - 1 : model.servers[name]])
+            ends[pair] = max(ends.get(pair, 0), end)
+    return released
+
+
+def _loose_sync(model: Model, timeline: Timeline) -> str | None:
+    ready, released = _gradients(model, timeline), _released(model, timeline)
     for sync in timeline.syncs:
         ends = {other.end for other in timeline.syncs if other is not sync and set(other.devices) & set(sync.devices)}
-        if sync.start != ready[sync.chunk] and sync.start not in ends:
+        if sync.start != ready[sync.chunk] and sync.start not in ends | released[sync.chunk]:
             return f"the synchronisation of chunk {sync.chunk} starts at {sync.start}, but could earlier"
     return None
 

@@ -219,7 +219,7 @@ class Problem:
     @property
     def syncs_compete(self) -> bool:
         """Whether gradient all-reduces and transfers wait for one another."""
-        return bool(self.sync_path) and self.communication is Communication.LINK
+        return any(self.sync_path) and self.communication is Communication.LINK
 
     @property
     def steps(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from solvers.model.communication import (
     gradients_before_sync,
     sent_when_ready,
     syncs_in_turn,
+    transfers_and_syncs_in_turn,
 )
 from solvers.model.known import within_windows
 from solvers.model.memory import room_for_forwards, within_limit
@@ -37,6 +38,7 @@ PARTS: tuple[Part, ...] = (
     few_at_once,
     gradients_before_sync,
     syncs_in_turn,
+    transfers_and_syncs_in_turn,
     gradients_before_step,
     within_limit,
     *REDUNDANT,

@@ -14,6 +14,8 @@ def device_exclusive(model: Model) -> None:
 def link_exclusive(model: Model) -> None:
     """``[sent, sent + hold)`` of any two transfers over one link do not overlap; of n + 1 where it serves n at a time.
 
+    The same of all-reduces that hold it.
+
     Redundant where the order of service is stated, by turns or by pins; stated once more for the link as a whole.
     """
     for name, transfers in model.links.items():
@@ -21,6 +23,10 @@ def link_exclusive(model: Model) -> None:
             model.cp.new_fixed_size_interval_var(t.sent, t.send.hold, f"on {name}[{t.send.op}]")
             for t in transfers
             if t.send.hold
+        ]
+        intervals += [
+            model.cp.new_fixed_size_interval_var(sync.start, sync.ticks, f"on {name}[all-reduce {sync.chunk}]")
+            for sync in model.reduced.get(name, ())
         ]
         if model.servers[name] == 1:
             model.cp.add_no_overlap(intervals)

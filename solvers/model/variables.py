@@ -142,7 +142,11 @@ class Model:
     syncs
         One for each chunk with replicas.
     sync_first
-        For each pair of positions in ``syncs`` that have a host in common, whether the former goes first.
+        For each pair of positions in ``syncs`` that have a host or a link in common, whether the former goes first.
+    reduced
+        Those that hold a link while they run, for each link that a transfer or another one uses too.
+    before_sync
+        For each transfer and chunk whose all-reduce holds a link of its path, whether the transfer goes first.
     steps
         One for each device whose optimiser takes time.
     value
@@ -162,12 +166,24 @@ class Model:
     turns: tuple[Turn, ...]
     syncs: tuple[Synchronisation, ...]
     sync_first: Mapping[tuple[int, int], cp_model.IntVar]
+    reduced: Mapping[str, tuple[Synchronisation, ...]]
+    before_sync: Mapping[tuple[Op, int], cp_model.IntVar]
     steps: tuple[Step, ...]
     value: cp_model.IntVar
 
     def all_tasks(self) -> Iterator[Task]:
         """Every task, device by device."""
         return (task for device in self.tasks for task in device)
+
+    def alone(self, one: Transfer | Synchronisation, other: Synchronisation) -> bool:
+        """Whether two may never run at once: some link that both hold serves one at a time, or they share a host."""
+        if isinstance(one, Synchronisation) and set(one.hosts) & set(other.hosts):
+            return True
+        users: Mapping[str, tuple[Transfer | Synchronisation, ...]]
+        users = self.reduced if isinstance(one, Synchronisation) else self.links
+        return any(
+            self.servers[name] == 1 and other in syncs and one in users[name] for name, syncs in self.reduced.items()
+        )
 
     def queued(self) -> Iterator[tuple[Transfer, cp_model.IntVar]]:
         """Every transfer that can wait for a link, and its variable."""
@@ -182,12 +198,14 @@ def declare(problem: Problem, scope: Scope) -> Model:
         tuple(_task(cp, costs.occupancy(entry), scope.horizon) for entry in entries) for entries in scope.entries
     )
     task_of = {op: task for device in tasks for task in device for op in task.occupancy.ops}
-    loads = _loads(problem, (task for device in tasks for task in device))
+    syncs = tuple(_sync(cp, problem, scope, chunk) for chunk in owed_syncs(problem, scope.placement))
+    reduced = _reduced(problem, syncs)
+    loads = _loads(problem, (task for device in tasks for task in device), reduced)
     transfers = _transfers(cp, task_of, loads, scope.horizon)
     links = {name: tuple(transfers[send.op] for send in sends) for name, sends in loads.items()}
     several = {one.name: one.servers for one in problem.network.resources}
     servers = {name: several.get(name, 1) for name in links}
-    syncs = tuple(_sync(cp, problem, scope, chunk) for chunk in owed_syncs(problem, scope.placement))
+    reduced = {name: holding for name, holding in reduced.items() if name in links}
     return Model(
         cp=cp,
         problem=problem,
@@ -205,6 +223,19 @@ def declare(problem: Problem, scope: Scope) -> Model:
             (i, j): cp.new_bool_var(f"sync_first[{syncs[i].chunk},{syncs[j].chunk}]")
             for i, j in combinations(range(len(syncs)), 2)
             if set(syncs[i].hosts) & set(syncs[j].hosts)
+            or any(syncs[i] in holding and syncs[j] in holding for holding in reduced.values())
+        },
+        reduced=reduced,
+        before_sync={
+            (op, chunk): cp.new_bool_var(f"before_sync[{op},{chunk}]")
+            for op, chunk in sorted(
+                {
+                    (transfer.send.op, sync.chunk)
+                    for name, holding in reduced.items()
+                    for sync in holding
+                    for transfer in links[name]
+                }
+            )
         },
         steps=tuple(
             Step(device, ticks, cp.new_int_var(0, scope.horizon, f"step[{device}]"))
@@ -222,16 +253,31 @@ def _task(cp: cp_model.CpModel, occupancy: Occupancy, horizon: int) -> Task:
     )
 
 
-def _loads(problem: Problem, tasks: Iterable[Task]) -> dict[str, list[Send]]:
+def _reduced(problem: Problem, syncs: Iterable[Synchronisation]) -> dict[str, tuple[Synchronisation, ...]]:
+    """The all-reduces that hold each shared resource."""
+    found: defaultdict[str, list[Synchronisation]] = defaultdict(list)
+    for sync in syncs if problem.syncs_compete else ():
+        for position in sorted(set(problem.sync_path[sync.chunk])):
+            found[problem.network.shared[position][0]].append(sync)
+    return {name: tuple(holding) for name, holding in found.items()}
+
+
+def _loads(
+    problem: Problem, tasks: Iterable[Task], reduced: Mapping[str, tuple[Synchronisation, ...]]
+) -> dict[str, list[Send]]:
     """What passes through each link on which transfers can wait for one another."""
-    loads: defaultdict[str, list[Send]] = defaultdict(list)
+    loads: defaultdict[str, list[Send]] = defaultdict(list, {name: [] for name in reduced})
     for task in tasks:
         for send in task.occupancy.sends:
             loads[f"{send.source}->{send.target}"].append(send)
             for name, pairs in problem.network.shared:
                 if (send.source, send.target) in pairs:
                     loads[name].append(send)
-    return {name: sends for name, sends in loads.items() if len(sends) > 1 and any(send.hold for send in sends)}
+    return {
+        name: sends
+        for name, sends in loads.items()
+        if len(sends) + len(reduced.get(name, ())) > 1 and (name in reduced or any(send.hold for send in sends))
+    }
 
 
 def _transfers(

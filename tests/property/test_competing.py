@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import schedules
-from explorer.core.errors import Inapplicable, UsageError
+from explorer.core.errors import Disagreement, Inapplicable, UsageError
 from explorer.core.op import B, Entry, F
 from explorer.core.placement import linear
 from explorer.core.problem import Communication, Problem
@@ -25,6 +25,7 @@ from explorer.evaluation.metrics import Part, critical_path, device_figures
 from explorer.evaluation.reasons import shares
 from explorer.io.problem import decode, encode
 from solvers.solve import confirm
+from solvers.solve import evaluate as cp_sat
 from tests.property.test_evaluator import Instance, assert_equal, peer_timeline
 from tests.strategies import instances, mirrored, small_problem
 
@@ -44,6 +45,21 @@ def test_the_checker_finds_nothing(instance: Instance) -> None:
     timeline = evaluate(schedule, problem)
     assert verify(timeline, problem) == []
     assert slack(timeline, problem) == []
+
+
+@settings(max_examples=60)
+@given(instances(shared=True, competing=True, modes=LINK))
+def test_cp_sat_confirms(instance: Instance) -> None:
+    """Service order and all times pinned. A latency keeps a transfer from causing another one in its own tick."""
+    schedule, problem = instance
+    positive = replace(problem, network=replace(problem.network, latency=problem.network.latency + 1))
+    confirm(evaluate(schedule, positive), positive)
+
+
+def test_cp_sat_refutes_the_times_of_a_run_in_which_nothing_competes() -> None:
+    schedule, problem = copied()
+    with pytest.raises(Disagreement):
+        confirm(evaluate(schedule, replace(problem, sync_path=())), problem)
 
 
 @settings(max_examples=25)
@@ -173,7 +189,7 @@ def test_library_in_copies_over_one_bus(name: str, servers: int) -> None:
 def test_what_does_not_know_of_them_refuses() -> None:
     schedule, problem = copied()
     with pytest.raises(Inapplicable, match="hold links"):
-        confirm(evaluate(schedule, problem), problem)
+        cp_sat(schedule, problem)
     with pytest.raises(Inapplicable, match="hold no links"):
         in_order(schedule, problem, Messages.FIFO_PAIR)
     with pytest.raises(UsageError, match="positions of its 1 shared"):
