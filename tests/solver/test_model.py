@@ -22,6 +22,7 @@ from solvers.model.communication import (
     gradients_before_sync,
     sent_when_ready,
     syncs_in_turn,
+    transfers_and_syncs_in_turn,
 )
 from solvers.model.memory import within_limit
 from solvers.model.objective import measure
@@ -56,6 +57,14 @@ def three_pairs_and_two_servers() -> tuple[Placement, Problem]:
     return placement, replace(problem, network=replace(problem.network, servers=(2,)))
 
 
+def all_reduces_on_a_bus() -> tuple[Placement, Problem]:
+    """Two replicas whose gradients and all-reduces pass one bus."""
+    placement = mirrored(2, 2)
+    bus = ("bus", frozenset({(0, 1), (1, 0)}))
+    problem = uniform(placement, mode=LINK, latency=1, occupancy=4, sync=5, shared=(bus,))
+    return placement, replace(problem, sync_path=((0,), (0,)))
+
+
 CASES: dict[Part, tuple[Placement, Problem]] = {
     inputs_made_here: (linear(2, 1), uniform(linear(2, 1))),
     inputs_sent: (linear(2, 1), uniform(linear(2, 1), mode=Communication.LATENCY, latency=3)),
@@ -65,6 +74,7 @@ CASES: dict[Part, tuple[Placement, Problem]] = {
     few_at_once: three_pairs_and_two_servers(),
     gradients_before_sync: (mirrored(2, 2), uniform(mirrored(2, 2), sync=5)),
     syncs_in_turn: (mirrored(2, 2), uniform(mirrored(2, 2), sync=5)),
+    transfers_and_syncs_in_turn: all_reduces_on_a_bus(),
     gradients_before_step: (linear(2, 1), uniform(linear(2, 1), optimizer=(3, 3))),
     within_limit: (linear(2, 3), uniform(linear(2, 3), limit=1)),
     measure: (linear(2, 1), uniform(linear(2, 1))),
@@ -154,6 +164,15 @@ def test_variables_are_named_after_what_they_stand_for() -> None:
     assert all(names)
     assert len(set(names)) == len(names)
     assert {"start[1F0]", "sent[0F1]", "first[0F0,0F1]", "sync[1]", "gradients[0]", "sync_first[0,1]"} <= set(names)
+    assert not any(name.startswith("before_sync") for name in names)
+    placement, problem = all_reduces_on_a_bus()
+    problem = replace(problem, network=replace(problem.network, servers=(2,)))
+    names = [
+        variable.name for variable in build(problem, searching(problem, placement, split=False)).cp.proto.variables
+    ]
+    assert all(names)
+    assert len(set(names)) == len(names)
+    assert {"before_sync[0F1,1]", "open[bus,all-reduce 1,0F1]", "open[bus,0->1,all-reduce 0]"} <= set(names)
 
 
 def test_pins_of_other_ops_are_refused() -> None:

@@ -61,6 +61,30 @@ def test_no_order_beats_the_bound_where_two_pass_at_a_time(seed: int) -> None:
     assert verify(answer.outcome.timeline, problem) == []
 
 
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_no_order_beats_the_bound_where_all_reduces_hold_a_bus(seed: int) -> None:
+    placement, problem, split = random_case(seed)
+    everything = frozenset((i, j) for i in range(problem.devices) for j in range(problem.devices))
+    network = replace(
+        problem.network, latency=problem.network.latency + 1, shared=(("bus", everything),), servers=(1 + seed % 2,)
+    )
+    problem = replace(
+        problem, network=network, communication=Communication.LINK, memory_limit=None, copies=2,
+        sync=problem.sync + 3, sync_path=((0,),) * placement.chunks,
+    )  # fmt: skip
+    best = min(run.makespan for run in every_run(placement, problem, split))
+    for bound in bounds(problem, placement, split, Objective.MAKESPAN):
+        assert bound.ticks <= best, bound.reason
+    free = solve(build(problem, searching(problem, placement, split=split)))
+    assert isinstance(free, Proved)
+    assert free.ticks <= best
+    answer = search(problem, placement, split=split)
+    assert isinstance(answer.outcome, Proved | Found)
+    assert answer.bound is not None
+    assert answer.bound.ticks <= best <= answer.outcome.ticks
+    assert verify(answer.outcome.timeline, problem) == []
+
+
 @pytest.mark.parametrize("seed", range(24, 48))
 def test_search_equals_all_orders_and_the_plain_model(seed: int) -> None:
     placement, problem, split = random_case(seed)

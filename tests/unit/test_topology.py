@@ -13,10 +13,11 @@ from explorer.config import catalogue
 from explorer.config.decode import decode, parse
 from explorer.config.modelled import ModelledCosts
 from explorer.config.system import System
-from explorer.config.topology import Layout, Link, Sample, nccl_samples, pairs_in_use, shared
+from explorer.config.topology import Layout, Link, Sample, nccl_samples, pairs_in_use, shared, shared_with_rings
 from explorer.core.errors import Malformed, UsageError
 from explorer.core.placement import linear, loop
-from explorer.core.problem import Resource
+from explorer.core.problem import Communication, Resource
+from explorer.evaluation.checker import slack, verify
 from explorer.evaluation.longest_path import evaluate
 
 CLUSTER = """
@@ -92,6 +93,21 @@ def test_parallel_ones_serve_as_many_pairs_at_a_time() -> None:
 
 def test_a_pipeline_with_one_pair_each_way_shares_nothing() -> None:
     assert shared(system(CLUSTER + NIC), tuple(range(8)), pairs_in_use(linear(8, 8))) == ()
+
+
+def test_a_ring_passes_what_transfers_between_its_neighbours_pass() -> None:
+    """1F1B over two nodes of 4: one pair each way. Rings: of 3 in two copies, and of 4 and 5, which share a switch."""
+    slots, pairs = tuple(range(8)), pairs_in_use(linear(8, 8))
+    resources, (copied, inside) = shared_with_rings(system(CLUSTER + NIC), slots, pairs, [[3, 11], [4, 5]])
+    assert {one.name: one.pairs for one in resources} == {
+        "NIC 0 out": {(3, 4)}, "NIC 0 in": {(4, 3)}, "link 4 -> 5": {(4, 5)}, "link 5 -> 4": {(5, 4)},
+    }  # fmt: skip
+    assert {resources[position].name for position in copied} == {"NIC 0 out", "NIC 0 in"}
+    assert {resources[position].name for position in inside} == {"link 4 -> 5", "link 5 -> 4"}
+    # Rings that share a NIC with one another alone are listed too.
+    resources, passed = shared_with_rings(system(CLUSTER + NIC), slots, [], [[0, 8], [1, 9], [4, 12]])
+    assert [one.name for one in resources] == ["NIC 0 in", "NIC 0 out", "NIC 2 in", "NIC 2 out"]
+    assert passed == ((0, 1, 2, 3), (0, 1, 2, 3), ())
 
 
 def test_layouts() -> None:
@@ -259,6 +275,38 @@ def test_data_parallel_copies_all_reduce_every_chunk() -> None:
     assert network is not None and network.bandwidth is not None and network.latency is not None
     expected = 6 * (Fraction(4 * parameters, 4) / network.bandwidth + network.latency)
     assert abs(problem.time.value(int(problem.sync[0])) - expected) <= problem.time.tick
+
+
+def test_all_reduces_hold_the_nics_that_copies_use() -> None:
+    model = catalogue.load_model("llama3-8b")
+    cluster = system(CLUSTER.replace("10 GB/s", "200 MB/s").replace("4 GB/s", "200 MB/s") + NIC)
+    apart = ModelledCosts(model, cluster, layout=Layout(copies=2))
+    held = replace(apart, sync_on_links=True)
+    schedule = schedules.find("gpipe")(8, 8)
+    placement = schedule.placement
+    problem = held.problem(placement)
+    assert (problem.sync == apart.problem(placement).sync).all()
+    names = [{problem.network.shared[one][0] for one in passed} for passed in problem.sync_path]
+    # Copies are on nodes 2 and 3: each ring goes there and back.
+    for device, passed in enumerate(names):
+        node = device // 4
+        assert passed >= {f"NIC {node} out", f"NIC {node} in"}
+        assert not passed & {f"NIC {1 - node} out", f"NIC {1 - node} in"}
+    free, timeline = evaluate(schedule, apart.problem(placement)), evaluate(schedule, problem)
+    assert verify(timeline, problem) == slack(timeline, problem) == []
+    # The last stage is ready first. The next of its node is ready long before that is done, and gradients have to cross.
+    assert timeline.syncs[0] == free.syncs[0]
+    assert free.syncs[1].start < free.syncs[0].end
+    assert timeline.syncs[1].start >= timeline.syncs[0].end
+    assert timeline.makespan > free.makespan
+
+
+def test_only_mode_link_has_links_to_hold() -> None:
+    model, cluster = catalogue.load_model("llama3-8b"), system()
+    with pytest.raises(UsageError, match="mode link, not in mode blocking"):
+        ModelledCosts(model, cluster, Communication.BLOCKING, sync_on_links=True)
+    silent = ModelledCosts(model, cluster, gradient_sync=False, layout=Layout(copies=2), sync_on_links=True)
+    assert not silent.problem(linear(8, 8)).syncs_compete
 
 
 def test_copies_share_the_global_batch() -> None:
