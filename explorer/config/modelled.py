@@ -137,8 +137,17 @@ class SystemCosts(ABC):
             sync_path=sync_path,
             rounding=clock.error,
             title=f"{self.title}, {work.batch} {'sequence' if work.batch == 1 else 'sequences'} a microbatch",
-            notes=work.notes,
+            notes=(*work.notes, *self._sync_notes(sync_path)),
         )
+
+    def _sync_notes(self, sync_path: tuple[tuple[int, ...], ...]) -> tuple[str, ...]:
+        if not (self.sync_on_links and self.gradient_sync):
+            return ()
+        if any(sync_path):
+            return (
+                "gradient all-reduces hold the links that their rings pass: they and transfers wait for one another",
+            )
+        return ("gradient all-reduces hold nothing that a transfer or another one passes",)
 
     def _blocks_of_routes(self, placement: Placement, work: Workload) -> int:
         return sum(work.blocks[hop.chunk] for route in placement.routes for hop in route)

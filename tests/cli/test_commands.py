@@ -521,3 +521,25 @@ def test_help_and_version(capsys) -> None:
         code, out, _ = run(capsys, command, "--help")
         assert code == 0
         assert "--help" in out
+
+
+def test_all_reduces_on_links(capsys, tmp_path: Path) -> None:
+    (tmp_path / "one-nic.toml").write_text(
+        'description = "nodes of 4 with one NIC"\ndevices_per_node = 4\n'
+        '[compute]\nmatrix = "312 TFLOP/s"\n[memory]\nsize = "80 GiB"\nbandwidth = "2 TB/s"\n'
+        '[links.node]\nlatency = "8 us"\nbandwidth = "200 GB/s"\n[links.network]\nlatency = "10 us"\nbandwidth = "2 GB/s"\n'
+        '[[shared]]\nname = "NIC"\ndevices = 4\nlinks = ["network"]\n'
+    )
+    words = ("evaluate", "gpipe", "--system", str(tmp_path / "one-nic.toml"), "--data-parallel", "2")
+    apart = run_json(capsys, *words)
+    held = run_json(capsys, *words, "--sync-on-links")
+    assert held["confirmed_by"] == "cp-sat"
+    assert held["makespan"] > apart["makespan"]
+    for wrong, message in (
+        (("--forward", "1"), "--forward gives abstract costs and --sync-on-links modelled ones"),
+        (("--communication", "latency"), "mode link, not in mode latency"),
+        (("--engine", "cp-sat", "--system", words[3], "--data-parallel", "2"), "use longest-path, which it confirms"),
+    ):
+        code, out, err = run(capsys, "evaluate", "1f1b", "--sync-on-links", *wrong)
+        assert (code > 0, out, err.count("\n")) == (True, "", 1)
+        assert message in err

@@ -262,10 +262,12 @@ def test_broken_grids_are_refused_by_name(tmp_path: Path, old: str, new: str, me
         ((("communication", "links"),), "no communication mode is called 'links'"),
         ((("forward", "1s"), ("backward", "2")), "give either all times a unit"),
         ((("embeddings", "yes"),), "embeddings must be true or false"),
+        ((("sync_on_links", 1),), "sync_on_links must be true or false"),
+        ((("sync_on_links", True), ("communication", "none")), "mode link, not in mode none"),
         ((("data_parallel", "2"),), "data_parallel must be a whole number"),
     ],
 )
-def test_wrong_costs(costs: tuple[tuple[str, str], ...], message: str) -> None:
+def test_wrong_costs(costs: tuple[tuple[str, object], ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         costs_of(costs)
 

@@ -285,6 +285,7 @@ def test_all_reduces_hold_the_nics_that_copies_use() -> None:
     schedule = schedules.find("gpipe")(8, 8)
     placement = schedule.placement
     problem = held.problem(placement)
+    assert any("wait for one another" in note for note in problem.notes)
     assert (problem.sync == apart.problem(placement).sync).all()
     names = [{problem.network.shared[one][0] for one in passed} for passed in problem.sync_path]
     # Copies are on nodes 2 and 3: each ring goes there and back.
@@ -294,7 +295,7 @@ def test_all_reduces_hold_the_nics_that_copies_use() -> None:
         assert not passed & {f"NIC {1 - node} out", f"NIC {1 - node} in"}
     free, timeline = evaluate(schedule, apart.problem(placement)), evaluate(schedule, problem)
     assert verify(timeline, problem) == slack(timeline, problem) == []
-    # The last stage is ready first. The next of its node is ready long before that is done, and gradients have to cross.
+    # The last stage is ready first. The next of its node is ready before that is done, and gradients have to cross.
     assert timeline.syncs[0] == free.syncs[0]
     assert free.syncs[1].start < free.syncs[0].end
     assert timeline.syncs[1].start >= timeline.syncs[0].end
@@ -307,6 +308,9 @@ def test_only_mode_link_has_links_to_hold() -> None:
         ModelledCosts(model, cluster, Communication.BLOCKING, sync_on_links=True)
     silent = ModelledCosts(model, cluster, gradient_sync=False, layout=Layout(copies=2), sync_on_links=True)
     assert not silent.problem(linear(8, 8)).syncs_compete
+    unshared = ModelledCosts(model, cluster, layout=Layout(copies=2), sync_on_links=True).problem(linear(8, 8))
+    assert not unshared.syncs_compete
+    assert any("hold nothing" in note for note in unshared.notes)
 
 
 def test_copies_share_the_global_batch() -> None:
