@@ -527,7 +527,8 @@ def test_all_reduces_on_links(capsys, tmp_path: Path) -> None:
     (tmp_path / "one-nic.toml").write_text(
         'description = "nodes of 4 with one NIC"\ndevices_per_node = 4\n'
         '[compute]\nmatrix = "312 TFLOP/s"\n[memory]\nsize = "80 GiB"\nbandwidth = "2 TB/s"\n'
-        '[links.node]\nlatency = "8 us"\nbandwidth = "200 GB/s"\n[links.network]\nlatency = "10 us"\nbandwidth = "2 GB/s"\n'
+        '[links.node]\nlatency = "8 us"\nbandwidth = "200 GB/s"\n'
+        '[links.network]\nlatency = "10 us"\nbandwidth = "2 GB/s"\n'
         '[[shared]]\nname = "NIC"\ndevices = 4\nlinks = ["network"]\n'
     )
     words = ("evaluate", "gpipe", "--system", str(tmp_path / "one-nic.toml"), "--data-parallel", "2")
