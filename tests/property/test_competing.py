@@ -123,7 +123,7 @@ def test_files_keep_what_all_reduces_hold(instance: Instance) -> None:
 def copied() -> tuple[Schedule, Problem]:
     """Two devices in two copies: device 1 is done with its gradients first, and reduces them over its port for 5.
 
-    ``1B1`` ends at 18: its gradient is ready together with the all-reduce of chunk 1, and goes first.
+    ``1B1`` ends at 17: its gradient is ready together with the all-reduce of chunk 1, and goes first.
     """
     placement = linear(2, 2)
     orders: list[list[Entry]] = [[F(0, 0), F(0, 1), B(0, 0), B(0, 1)], [F(1, 0), B(1, 0), F(1, 1), B(1, 1)]]
