@@ -8,6 +8,7 @@ from explorer.core.op import Kind
 from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from solvers.bounds import Bound, simple_bounds, span_bound
+from solvers.crossing import crossings
 from solvers.jackson import preemptive
 from solvers.scope import Objective
 from solvers.shop import Shop
@@ -19,7 +20,8 @@ def bounds(problem: Problem, placement: Placement, split: bool, objective: Objec
     shop = Shop.of(problem, placement, split)
     if objective is Objective.SPAN:
         return (span_bound(problem, placement, split), *spans(span_windows(shop)))
-    return (*simple_bounds(problem, placement, split), *makespans(windows(shop)))
+    known = windows(shop)
+    return (*simple_bounds(problem, placement, split), *makespans(known), *crossings(known))
 
 
 def makespans(known: Windows) -> Iterator[Bound]:

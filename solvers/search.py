@@ -11,6 +11,7 @@ from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.schedule import Schedule
 from solvers.bounds import Bound, best_bound, span_bound
+from solvers.crossing import crossings
 from solvers.incumbent import SEEDS, Incumbent, Progress, Watch
 from solvers.optimum import one_by_one, optimum, too_little_memory
 from solvers.orders.known import annealed, followed, listed
@@ -165,7 +166,12 @@ def _bounds(best: Incumbent, shop: Shop, until: float) -> None:
         return
     best.tell("bounds")
     if best.objective is Objective.MAKESPAN:
-        for bound in makespans(windows(shop)):
+        heads_and_tails = windows(shop)
+        for bound in makespans(heads_and_tails):
+            best.raise_bound(bound)
+        if best.proved:
+            return
+        for bound in crossings(heads_and_tails):
             best.raise_bound(bound)
         return
     for bound in spans(span_windows(shop)):
