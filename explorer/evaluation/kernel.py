@@ -149,6 +149,7 @@ def advance(
         i = cursor[d]
         last = offsets[d + 1]
         now = clock[d]
+        first = i
         while i < last:
             # The occupancy that begins in row i: one op, or an overlapped pair.
             j = i + 1
@@ -239,27 +240,28 @@ def advance(
                     awake += 1
             for row in range(i, j):
                 free[row] = go_on
-                if syncs > 0 and kind[row] >= 2:
-                    c = chunk[route_of[microbatch[row]] * stages + stage[row]]
-                    left[c] -= 1
-                    if finish > done[c]:
-                        done[c] = finish
-                    if left[c] == 0:
-                        leave = done[c]
-                        r = ops + c
-                        at = requests
-                        requests += 1
-                        while at > 0 and (
-                            leave < asked[(at - 1) // 2]
-                            or (leave == asked[(at - 1) // 2] and r < asking[(at - 1) // 2])
-                        ):
-                            asked[at] = asked[(at - 1) // 2]
-                            asking[at] = asking[(at - 1) // 2]
-                            at = (at - 1) // 2
-                        asked[at] = leave
-                        asking[at] = r
             now = go_on
             i = j
+        # Backwards that have run tell the all-reduces that wait for them.
+        for row in range(first, i if syncs > 0 else first):
+            if kind[row] >= 2:
+                c = chunk[route_of[microbatch[row]] * stages + stage[row]]
+                left[c] -= 1
+                if end[row] > done[c]:
+                    done[c] = end[row]
+                if left[c] == 0:
+                    leave = done[c]
+                    r = ops + c
+                    at = requests
+                    requests += 1
+                    while at > 0 and (
+                        leave < asked[(at - 1) // 2] or (leave == asked[(at - 1) // 2] and r < asking[(at - 1) // 2])
+                    ):
+                        asked[at] = asked[(at - 1) // 2]
+                        asking[at] = asking[(at - 1) // 2]
+                        at = (at - 1) // 2
+                    asked[at] = leave
+                    asking[at] = r
         cursor[d] = i
         clock[d] = now
     return -1
