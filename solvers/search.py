@@ -17,6 +17,7 @@ from solvers.optimum import one_by_one, optimum, too_little_memory
 from solvers.orders.known import annealed, followed, listed
 from solvers.outcome import Found, Infeasible, Proved, Unknown
 from solvers.pace import entering, entering_edges
+from solvers.refute import Heed, refute
 from solvers.relaxation import makespans, spans
 from solvers.scope import Objective
 from solvers.shop import Shop
@@ -46,6 +47,9 @@ HEATS = (1.0, 0.3, 0.6)
 
 SHARE = 0.25
 """The part of the time limit that annealing may take before CP-SAT."""
+
+REFUTE_SHARE = 0.6
+"""The part of the time left in which CP-SAT refutes horizons before it searches under the best."""
 
 Named = tuple[str, Schedule]
 """A known schedule and where it comes from."""
@@ -130,7 +134,9 @@ def search(
             _pace(best, shop, time_limit, seed)
         if not best.proved and ANNEAL_FROM <= len(shop) <= ANNEAL_UP_TO:
             _anneal(best, shop, best.seconds + (time_limit - best.seconds) * SHARE, seed)
-        if not best.proved and len(shop) <= SOLVE_UP_TO:
+        if not best.proved and len(shop) <= SOLVE_UP_TO and time_limit < math.inf:
+            interrupted = _refute(best, split, time_limit, workers, seed)
+        if not best.proved and not interrupted and len(shop) <= SOLVE_UP_TO:
             interrupted = _solve(best, split, time_limit, workers, seed)
     except KeyboardInterrupt:
         interrupted = True
@@ -231,6 +237,18 @@ def _anneal(best: Incumbent, shop: Shop, until: float, seed: int) -> None:
         idle = 0 if better else idle + 1
         turn += 1
         moves = min(moves * 2, 800_000)
+
+
+def _refute(best: Incumbent, split: bool, time_limit: float, workers: int, seed: int) -> bool:
+    """Let CP-SAT refute horizons below the best; whether it was interrupted."""
+    best.tell("refuting shorter horizons")
+    follow = Heed()
+    until = best.seconds + (time_limit - best.seconds) * REFUTE_SHARE
+    try:
+        refute(best, split, until, workers=workers, seed=seed, watch=follow)
+    except Inapplicable:  # the model does not hold ops without length under a limit; what is known stands
+        return False
+    return follow.stopped
 
 
 def _solve(best: Incumbent, split: bool, time_limit: float, workers: int, seed: int) -> bool:
