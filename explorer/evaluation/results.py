@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from explorer.core.placement import Placement
 from explorer.core.problem import Communication, Problem
 from explorer.core.schedule import Schedule
 from explorer.core.timeline import Timeline
@@ -53,7 +54,10 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class DeviceReport:
-    """One device; times in the problem's unit, memory in bytes (None where costs are abstract)."""
+    """One device; times in the problem's unit, memory in bytes (None where costs are abstract).
+
+    ``resident_share`` is that of the model's weights where these are known, else of its stages.
+    """
 
     device: int
     busy: Fraction
@@ -235,6 +239,7 @@ def _devices(
     placement, figures = schedule.placement, device_figures(timeline, problem)
     stored = static(schedule, problem.bytes, versions) if problem.bytes else None
     stashed = peaks(schedule, problem, problem.bytes) if problem.bytes else None
+    shares = _shares(placement, problem)
     return tuple(
         DeviceReport(
             device=device,
@@ -243,12 +248,21 @@ def _devices(
             exposed_communication=value(figures.exposed_communication[device]),
             overhead=value(figures.overhead[device]),
             peak_activations=units[device],
-            resident_share=sum((placement.shares[chunk] for chunk in placement.resident[device]), Fraction(0)),
+            resident_share=sum((shares[chunk] for chunk in placement.resident[device]), Fraction(0)),
             peak_memory=None if stored is None or stashed is None else int(stored[device] + stashed[device]),
             static_memory=None if stored is None else int(stored[device]),
         )
         for device in range(schedule.devices)
     )
+
+
+def _shares(placement: Placement, problem: Problem) -> tuple[Fraction, ...]:
+    """Each chunk's share of the model: of its weights where these are known, else as the placement has it."""
+    weights = None if problem.bytes is None else problem.bytes.weights
+    if weights is None:
+        return placement.shares
+    whole = sum(int(weights[hop.chunk]) for hop in placement.routes[0])
+    return tuple(Fraction(int(own), whole) for own in weights) if whole else placement.shares
 
 
 @dataclass(frozen=True, eq=False)

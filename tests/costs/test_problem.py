@@ -8,7 +8,9 @@ from fractions import Fraction
 import pytest
 
 import schedules
+from explorer import api
 from explorer.config import catalogue
+from explorer.config.roofline import BlockCosts
 from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import Placement, linear
@@ -87,6 +89,20 @@ def test_pieces_say_what_stages_hold() -> None:
         costs(pieces=pieces).problem(linear(8, 8))
     with pytest.raises(Inapplicable, match="a stage holds nothing"):
         costs(pieces=(Piece(range(32), True, True), Piece(range(0)))).problem(linear(2, 8))
+
+
+def test_shares_of_the_model_are_those_of_its_weights() -> None:
+    """Three quarters of the layers on the second device: about that of the weights, and all of them together."""
+    pieces = (Piece(range(8), embedding=True), Piece(range(8, 32), head=True))
+    shares = [device.resident_share for device in api.evaluate("1f1b", costs(pieces=pieces), 2, 4).devices]
+    assert sum(shares) == 1
+    layer, embedding = (of(MODEL, TRAINING, SYSTEM).weights for of in (_first_layer, embedding_costs))
+    head = head_costs(MODEL, TRAINING, SYSTEM).weights
+    assert shares[0] == Fraction(8 * layer + embedding, 32 * layer + embedding + head)
+
+
+def _first_layer(*what: object) -> BlockCosts:
+    return layer_costs(*what, 0)  # type: ignore[arg-type]
 
 
 def test_replicas_hold_the_same_pieces() -> None:
