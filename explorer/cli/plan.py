@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from explorer.cli.options import Json
 from explorer.core.errors import UsageError
+from explorer.core.units import quantity
 
 if TYPE_CHECKING:
     from explorer.plan.candidates import Candidate, Wish
 
 _UNWEIGHED = (
-    "--pipeline-model-parallel-layout",
     "--decoder-first-pipeline-num-layers",
     "--decoder-last-pipeline-num-layers",
     "--account-for-embedding-in-pipeline-split",
@@ -31,6 +32,9 @@ def plan(
     ] = None,
     schedules: Annotated[
         str | None, typer.Option("--schedules", help="Schedules to try, such as 1f1b,zb-v (default: five).")
+    ] = None,
+    mem_limit: Annotated[
+        str | None, typer.Option("--mem-limit", help="Of each device, such as 76GiB (default: all of it).")
     ] = None,
     top: Annotated[int, typer.Option("--top", help="How many to show.", min=1, max=1000)] = 10,
     mine: Annotated[
@@ -51,7 +55,13 @@ def plan(
     chosen = choose(model, {} if sequence is None else {"sequence": sequence}, None)
     names = SCHEDULES if schedules is None else tuple(dict.fromkeys(planner.known(schedules.split(","))))
     wish = Wish(
-        chosen.architecture, catalogue.load_system(system), devices, global_batch, chosen.training.sequence, names
+        chosen.architecture,
+        catalogue.load_system(system),
+        devices,
+        global_batch,
+        chosen.training.sequence,
+        names,
+        None if mem_limit is None else int(quantity(mem_limit, "size", "--mem-limit")),
     )
     grid = list(candidates(wish))
     from rich.console import Console
@@ -71,7 +81,7 @@ def plan(
     if json:
         console.show_json({**report.contract(found), "mine": said})
     else:
-        console.show(report.table(found))
+        console.show(report.table(found, console.stdout().width))
         for text in (*chosen.architecture.assumed, said):
             if text:
                 typer.echo(text)
@@ -95,7 +105,7 @@ def _own(text: str, wish: Wish) -> Candidate:
                 f"{layers // (pipeline * each) * pipeline * each} would be placed"
             )
         virtual = layers // (pipeline * each)
-    return Candidate(
+    own = Candidate(
         int(given["tensor"]),
         pipeline,
         int(given["microbatch"]),
@@ -106,6 +116,23 @@ def _own(text: str, wish: Wish) -> Candidate:
         int(given["context"]),
         sequence_parallel=written.get("--sequence-parallel", "false").lower() != "false",
         distributed_optimizer=written.get("--use-distributed-optimizer", "false").lower() != "false",
+    )
+    layout = written.get("--pipeline-model-parallel-layout")
+    return own if layout is None else _with_layout(own, layout, wish)
+
+
+def _with_layout(own: Candidate, layout: str, wish: Wish) -> Candidate:
+    """A setting whose layers are spread as a layout says, if that is one of the two ways that a plan weighs."""
+    from explorer.costs.layout import parse_layout
+
+    pieces, virtual = parse_layout(layout, wish.architecture, own.pipeline)
+    laid = replace(own, virtual=virtual, schedule="interleaved-1f1b" if virtual > 1 else "1f1b")
+    for by_time in (False, True):
+        if (candidate := replace(laid, balanced=by_time)).pieces(wish) == pieces:
+            return candidate
+    raise UsageError(
+        "--mine: a plan weighs layers spread evenly and balanced by time, and this layout is neither; evaluate it with "
+        "`explorer evaluate --layout`"
     )
 
 

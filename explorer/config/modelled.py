@@ -13,7 +13,7 @@ from explorer.config.limits import UNLIMITED, check_shares, memory_limit
 from explorer.config.model import Model
 from explorer.config.roofline import BlockCosts, block_costs, embedding_costs, head_costs
 from explorer.config.system import System
-from explorer.config.topology import Layout, pairs_in_use, shared_with_rings
+from explorer.config.topology import Layout, crowding, pairs_in_use, shared_with_rings
 from explorer.core.errors import Inapplicable, Inexact, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import Placement
@@ -75,6 +75,11 @@ class SystemCosts(ABC):
     @abstractmethod
     def ring(self, placement: Placement, slots: tuple[int, ...], chunk: int) -> list[int]:
         """The slots that the ring of a chunk's all-reduce goes through, in order, as far as they are not alike."""
+
+    @property
+    def side_by_side(self) -> int:
+        """Consecutive slots that send a stage's messages at the same time."""
+        return 1
 
     @abstractmethod
     def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
@@ -161,7 +166,8 @@ class SystemCosts(ABC):
         kinds = np.zeros((placement.devices, placement.devices), np.int64)
         for source, to in pairs:
             kinds[source, to] = system.link(slots[source], slots[to])
-        occupancy = [clock.ticks(link.occupancy(message)) for link in links]
+        crowds = [crowding(system, kind, self.side_by_side) for kind in range(len(links))]
+        occupancy = [clock.ticks(link.occupancy(message) * crowd) for link, crowd in zip(links, crowds, strict=True)]
         competes = self.sync_on_links and self.gradient_sync
         rings = [self.ring(placement, slots, chunk) for chunk in range(placement.chunks)] if competes else []
         resources, sync_path = shared_with_rings(system, slots, pairs, rings)
@@ -309,15 +315,19 @@ class ModelledCosts(SystemCosts):
         return tuple(notes)
 
 
-def ring_seconds(system: System, slots: list[int], count: int, size: int) -> Fraction:
+def ring_seconds(system: System, slots: list[int], count: int, size: int, rings: int = 1) -> Fraction:
     """A ring all-reduce of ``size`` bytes among ``count``: 2 (n-1)/n bytes/bandwidth + 2 (n-1) latency.
 
-    Over the slowest link between neighbours of the ring through ``slots``, which may be only part of its members.
+    Over the slowest link between neighbours of the ring through ``slots``, which may be only part of its members; as
+    many ``rings`` go side by side, through neighbouring slots.
     """
     kinds = {system.link(source, to) for source, to in zip(slots, (*slots[1:], slots[0]), strict=True) if source != to}
     part = Fraction(size, count)
-    links = map(system.link_at, kinds)
-    return max((2 * (count - 1) * (link.occupancy(part) + link.startup) for link in links), default=Fraction(0))
+    steps = (
+        system.link_at(kind).occupancy(part) * crowding(system, kind, rings) + system.link_at(kind).startup
+        for kind in kinds
+    )
+    return 2 * (count - 1) * max(steps, default=Fraction(0))
 
 
 class _Clock:

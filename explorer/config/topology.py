@@ -203,6 +203,25 @@ class Layout:
         return slots
 
 
+def crowding(system: System, kind: int, ranks: int) -> Fraction:
+    """How much longer a transfer holds a kind of link when as many neighbouring slots send over it at once.
+
+    Parameters
+    ----------
+    kind
+        An index into the system's `link_names`.
+    ranks
+        Consecutive slots that do the same thing at the same time, as the ranks of a tensor-parallel group.
+    """
+    name = system.link_names[kind]
+    at_once = (
+        Fraction(min(sharing.devices, ranks), sharing.parallel)
+        for sharing in system.shared
+        if not sharing.links or name in sharing.links
+    )
+    return max([Fraction(1), *at_once])
+
+
 def pairs_in_use(placement: Placement) -> list[tuple[int, int]]:
     """The directed pairs of devices between which activations and gradients go, ascending."""
     found = set()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from explorer.config.system import System
+from explorer.config.topology import crowding
 from explorer.costs.architecture import Architecture
 from explorer.costs.training import Training
 
@@ -47,8 +48,9 @@ def of_layer(
         each, said = rounds * reduced, [f"{rounds} all-reduces of {size / 2**20:.4g} MiB over {t}"]
     if experts and architecture.experts is not None and training.expert > 1:
         e, copies = training.expert, architecture.experts.active * size // t
-        link = system.link_at(system.link(0, t * (e - 1)))
-        exchange = link.occupancy(Fraction(copies * (e - 1), e)) + link.startup
+        kind = system.link(0, t * (e - 1))
+        link = system.link_at(kind)
+        exchange = link.occupancy(Fraction(copies * (e - 1), e)) * crowding(system, kind, t * e) + link.startup
         each += 2 * exchange
         said.append(f"2 all-to-alls of {copies / 2**20:.4g} MiB over {e}")
     turn = _turn(architecture, training, system)
@@ -67,8 +69,9 @@ def _turn(architecture: Architecture, training: Training, system: System) -> Fra
     if latent is not None:
         width = architecture.heads * (latent.plain + latent.rotary + latent.value)
     size = Fraction(2 * width * training.sequence * training.microbatch, c * t)
-    link = system.link_at(system.link(0, t * (c - 1)))
-    return (c - 1) * (link.occupancy(size) + link.startup)
+    kind = system.link(0, t * (c - 1))
+    link = system.link_at(kind)
+    return (c - 1) * (link.occupancy(size) * crowding(system, kind, t) + link.startup)
 
 
 def of_embedding(architecture: Architecture, training: Training, system: System) -> Exposed:

@@ -123,6 +123,12 @@ class TransformerCosts(SystemCosts):
             raise UsageError(f"{needed} devices are asked for, and the system has {self.system.nodes * node}")
         return slots
 
+    @property
+    def side_by_side(self) -> int:
+        """The ranks of a stage: of a device's group, and of all copies where these lie beside one another."""
+        own = self.layout.slots or self.layout.per_node is not None
+        return self._group if own else self._group * self.training.data
+
     def _apart(self, slots: tuple[int, ...]) -> tuple[int, ...]:
         """Slots that leave room for every device's group.
 
@@ -241,7 +247,7 @@ class TransformerCosts(SystemCosts):
 
         def seconds(chunk: int) -> Fraction:
             members = self.ring(placement, slots, chunk)
-            return ring_seconds(self.system, members, len(members), chunks[chunk].gradient)
+            return ring_seconds(self.system, members, len(members), chunks[chunk].gradient, rings=self.training.tensor)
 
         return [seconds(chunk) for chunk in range(placement.chunks)]
 

@@ -37,6 +37,8 @@ class Wish:
         GPUs, sequences an iteration, tokens a sequence.
     schedules
         By name.
+    memory
+        Bytes of a device that may be used; all that the system has by default.
     """
 
     architecture: Architecture
@@ -45,16 +47,26 @@ class Wish:
     global_batch: int
     sequence: int
     schedules: tuple[str, ...] = SCHEDULES
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("devices", "global_batch", "sequence"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} must be at least 1, got {getattr(self, name)}")
+        if self.memory is not None and not 0 < self.memory <= self.system.memory.size:
+            raise UsageError(
+                f"a device has {int(self.system.memory.size)} bytes, of which {self.memory} cannot be used"
+            )
         if self.system.nodes and self.devices > self.system.nodes * self.system.devices_per_node:
             raise UsageError(
                 f"{self.devices} devices are asked for, and the system has "
                 f"{self.system.nodes * self.system.devices_per_node}"
             )
+
+    @property
+    def room(self) -> int:
+        """Bytes of a device that may be used."""
+        return int(self.system.memory.size) if self.memory is None else self.memory
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,12 @@ class Candidate:
     def costs(self, wish: Wish) -> TransformerCosts:
         """Of an iteration with the optimiser's step."""
         return TransformerCosts(
-            wish.architecture, self.training(wish), wish.system, optimizer=True, balance=self.balanced
+            wish.architecture,
+            self.training(wish),
+            wish.system,
+            memory_limit=f"{wish.room} B",
+            optimizer=True,
+            balance=self.balanced,
         )
 
     def pieces(self, wish: Wish) -> tuple[Piece, ...]:
@@ -137,8 +154,10 @@ class Candidate:
         """The schedule's own."""
         return {"chunks": self.virtual} if self.schedule == "interleaved-1f1b" else {}
 
-    def flags(self, wish: Wish) -> str:
-        """As Megatron-LM takes it; schedules that it does not have are named in a comment."""
+    def flags(self, wish: Wish) -> str | None:
+        """As Megatron-LM takes it; None for a schedule that it does not have."""
+        if self.schedule not in ("1f1b", "interleaved-1f1b"):
+            return None
         words = [
             f"--tensor-model-parallel-size {self.tensor}",
             f"--pipeline-model-parallel-size {self.pipeline}",
@@ -152,18 +171,15 @@ class Candidate:
             words.append(f"--context-parallel-size {self.context}")
         if self.expert > 1:
             words.append(f"--expert-model-parallel-size {self.expert}")
-        if self.schedule == "interleaved-1f1b":
-            words.append(f"--num-virtual-stages-per-pipeline-rank {self.virtual}")
-        uneven = self.balanced or wish.architecture.layers % self.stages
-        if uneven and self.pipeline > 1 and self.schedule in ("1f1b", "interleaved-1f1b"):
+        if self.pipeline > 1 and (self.balanced or wish.architecture.layers % self.stages):
+            # It tells the stages a device too: Megatron-LM takes no other argument for them beside it.
             words.append(f"--pipeline-model-parallel-layout '{format_layout(self.pieces(wish))}'")
+        elif self.virtual > 1:
+            words.append(f"--num-virtual-stages-per-pipeline-rank {self.virtual}")
         if self.recompute == "full":
             words.append("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")
         if self.recompute == "selective":
             words.append("--recompute-granularity selective")
-        if self.schedule not in ("1f1b", "interleaved-1f1b"):
-            layers = f", layers {format_layout(self.pieces(wish))}" if uneven else ""
-            words.append(f"# {self.schedule}: explorer export {self.schedule}{layers}")
         return " ".join(words)
 
 
@@ -179,21 +195,24 @@ _TITAN = {
 
 
 def titan_flags(candidate: Candidate, wish: Wish) -> str | None:
-    """As torchtitan takes it; None where it has no such schedule, or layers are spread in another way than its own.
+    """As torchtitan takes it; None where it has no such schedule or pipeline, or spreads layers in another way.
 
-    Optimiser state is not spread there without weights and gradients, so that memory differs.
+    Copies are sharded there (FSDP), which needs less memory than a distributed optimiser, and more messages.
     """
-    if candidate.schedule not in _TITAN or candidate.balanced:
+    layers = wish.architecture.layers
+    if candidate.schedule not in _TITAN or candidate.balanced or candidate.pipeline == 1 or layers % candidate.stages:
         return None
     words = {
         "parallelism.pipeline_parallel_degree": candidate.pipeline,
         "parallelism.pipeline_parallel_schedule": _TITAN[candidate.schedule],
         "parallelism.pipeline_parallel_microbatch_size": candidate.microbatch,
+        "parallelism.pipeline_parallel_layers_per_stage": layers // candidate.stages,
+        "parallelism.pipeline_parallel_first_stage_less_layers": 0,
+        "parallelism.pipeline_parallel_last_stage_less_layers": 0,
         "parallelism.tensor_parallel_degree": candidate.tensor,
         "parallelism.context_parallel_degree": candidate.context,
         "parallelism.expert_parallel_degree": candidate.expert,
-        "parallelism.data_parallel_replicate_degree": candidate.data(wish),
-        "parallelism.data_parallel_shard_degree": 1,
+        "parallelism.data_parallel_shard_degree": candidate.data(wish),
         "training.local_batch_size": candidate.microbatch * candidate.microbatches(wish),
         "training.seq_len": wish.sequence,
         "activation_checkpoint.mode": candidate.recompute,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import schedules
@@ -16,6 +16,7 @@ from explorer.costs.layers import flops
 from explorer.evaluation.results import Evaluation
 from explorer.plan.candidates import IN_A_V, Candidate, Wish, candidates, illegal
 
+OVER = "over the memory of a device"
 _ROUND = ("1f1b", "zb-h1", "interleaved-1f1b")
 """Schedules that go round the devices, and whose first device holds what `least_memory` says."""
 
@@ -44,7 +45,7 @@ class Outcome:
     @property
     def fits(self) -> bool:
         """Whether it stays within the devices' memory."""
-        return self.memory <= self.wish.system.memory.size
+        return self.memory <= self.wish.room
 
     @property
     def tokens(self) -> Fraction:
@@ -76,7 +77,9 @@ class Plan:
     closest
         If nothing fits: what misses by least.
     illegal
-        Why most of those that are not legal are not.
+        Why those that are not legal are not, and how many each time.
+    schedules
+        Those that were tried.
     """
 
     best: tuple[Outcome, ...]
@@ -84,7 +87,8 @@ class Plan:
     evaluated: int
     fallen: Counter[str]
     closest: Outcome | None = None
-    illegal: str = ""
+    illegal: Counter[str] = field(default_factory=Counter)
+    schedules: tuple[str, ...] = ()
 
 
 def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
@@ -160,7 +164,7 @@ def plan(
         if (reason := illegal(candidate, wish)) is not None:
             fallen["not legal"] += 1
             reasons[reason] += 1
-        elif (needed := least_memory(candidate, wish)) > wish.system.memory.size:
+        elif (needed := least_memory(candidate, wish)) > wish.room:
             fallen["over the memory of a device, whatever the order"] += 1
             heavy.append((needed, candidate))
         else:
@@ -186,12 +190,11 @@ def plan(
         if outcome.fits:
             best = sorted([*best, outcome], key=lambda found: found.seconds)[:top]
         else:
-            fallen["over the memory of a device"] += 1
+            fallen[OVER] += 1
             closest = min((found for found in (closest, outcome) if found), key=lambda found: found.memory)
     if not best:
         closest = _closest(heavy, wish, closest)
-    common = reasons.most_common(1)[0][0] if reasons else ""
-    return Plan(tuple(best), len(grid), evaluated, fallen, None if best else closest, common)
+    return Plan(tuple(best), len(grid), evaluated, fallen, None if best else closest, reasons, wish.schedules)
 
 
 def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome | None) -> Outcome | None:
@@ -223,7 +226,7 @@ def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
             frugal = candidate.recompute == "full" and candidate.microbatch == 1 and not candidate.balanced
             if not frugal or candidate.schedule == "interleaved-1f1b" or illegal(candidate, larger) is not None:
                 continue
-            if least_memory(candidate, larger) > wish.system.memory.size:
+            if least_memory(candidate, larger) > wish.room:
                 continue
             try:
                 outcome = evaluate(candidate, larger)

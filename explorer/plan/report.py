@@ -2,49 +2,87 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from explorer.costs.layout import format_layout
 from explorer.evaluation.reasons import Share, shares
 from explorer.plan.candidates import Candidate, titan_flags
-from explorer.plan.planner import Outcome, Plan, enough_devices
+from explorer.plan.planner import OVER, Outcome, Plan, enough_devices
 from explorer.reports import numbers
+from explorer.reports.tables import fitted
 
 
-def table(found: Plan) -> RenderableType:
-    """The best settings, the launch flags of the first, and why others fell out."""
-    shown = Table(title=f"The best of {found.tried} settings", title_justify="left")
-    for column in (
-        "tp", "pp", "cp", "dp", "ep", "microbatch", "schedule", "recompute", "iteration", "tokens/s/device", "MFU",
-        "bubble",
-        "exposed comm", "peak memory", "device",
-    ):  # fmt: skip
-        shown.add_column(column, justify="left" if column in ("schedule", "recompute") else "right")
+def table(found: Plan, width: int = 160) -> RenderableType:
+    """The best settings, how to launch the first, and why others fell out."""
+    columns: dict[str, list[str | Text]] = {}
     for outcome in found.best:
-        shown.add_row(*_cells(outcome))
-    parts: list[RenderableType] = [shown] if found.best else []
+        for name, cell in _cells(outcome):
+            columns.setdefault(name, []).append(cell)
+    parts: list[RenderableType] = []
     if found.best:
-        best = found.best[0]
-        parts.append(Text(f"Megatron-LM: {best.candidate.flags(best.wish)}"))
-        titan = titan_flags(best.candidate, best.wish)
-        parts += [Text(f"torchtitan: {titan}")] if titan else []
+        shown, narrow = fitted(f"The best of {found.tried} settings", columns, width, _DROPPED_FIRST, _LEFT)
+        parts += [shown, *([Text(narrow.strip(), "dim italic")] if narrow else [])]
+        parts += [Text(line) for line in _launch(found.best[0])]
+        parts += [Text(line, "yellow") for line in _tight(found.best[0])]
     elif found.closest is not None:
         parts.append(Text(misses(found.closest)))
     else:
-        parts.append(Text(f"no setting of the grid can run; most often because {found.illegal or 'of sizes'}"))
-    fallen = ", ".join(f"{count} {why}" for why, count in found.fallen.most_common())
-    parts.append(Text(f"{found.evaluated} evaluated; {fallen}", "dim"))
+        why = found.illegal.most_common(1)
+        parts.append(Text(f"no setting of the grid can run; most often because {why[0][0] if why else 'of sizes'}"))
+    parts.append(Text(_summary(found), "dim"))
     return Group(*parts)
+
+
+_DROPPED_FIRST = ("device", "cp", "ep", "exposed comm", "tokens/s/device", "peak memory", "bubble", "recompute")
+_LEFT = ("schedule", "recompute")
+_ROOM = Fraction(95, 100)
+"""The part of a device's memory over which a plan is told to be tight."""
+
+
+def _launch(best: Outcome) -> Iterator[str]:
+    candidate, wish = best.candidate, best.wish
+    flags, titan = candidate.flags(wish), titan_flags(candidate, wish)
+    if flags:
+        yield f"Megatron-LM: {flags}"
+    if titan:
+        yield f"torchtitan: {titan}"
+    if not flags:
+        layers = f" with layers {format_layout(candidate.pieces(wish))}" if candidate.balanced else ""
+        yield (
+            f"the schedule{layers}: explorer export {candidate.schedule} -D {candidate.pipeline} "
+            f"-M {candidate.microbatches(wish)} --output schedule.csv"
+        )
+
+
+def _tight(best: Outcome) -> Iterator[str]:
+    size = int(best.wish.system.memory.size)
+    if best.memory > _ROOM * size:
+        yield (
+            f"the first leaves {numbers.size(size - best.memory)} of a device's {numbers.size(size)}: the context, "
+            "buffers of NCCL and fragmentation take some, which --mem-limit leaves free"
+        )
+
+
+def _summary(found: Plan) -> str:
+    fallen = dict(found.fallen)
+    over = fallen.pop(OVER, 0)
+    rest = "; ".join(f"{count} {why}" for why, count in Counter(fallen).most_common())
+    names = ", ".join(found.schedules)
+    return f"schedules tried: {names}. {found.evaluated} evaluated, {over} of them {OVER}" + (
+        f"; {rest}" if rest else ""
+    )
 
 
 def misses(outcome: Outcome) -> str:
     """By how much a setting does not fit."""
-    over = outcome.memory - int(outcome.wish.system.memory.size)
+    over = outcome.memory - outcome.wish.room
     larger = enough_devices(outcome.wish)
     change = (
         f"no more devices of this system, to 64 times as many, make it fit with a batch of {outcome.wish.global_batch}"
@@ -61,7 +99,7 @@ def mine(outcome: Outcome, found: Plan) -> str:
     """How the user's own setting stands against the best."""
     own = _named(outcome.candidate)
     if not outcome.fits:
-        over = outcome.memory - int(outcome.wish.system.memory.size)
+        over = outcome.memory - outcome.wish.room
         return f"yours ({own}) does not fit: device {outcome.device} needs {numbers.size(over)} more than it has"
     time = numbers.time(outcome.seconds, "s")
     if not found.best or outcome.seconds <= found.best[0].seconds:
@@ -86,6 +124,8 @@ def contract(found: Plan) -> dict[str, Any]:
         "tried": found.tried,
         "evaluated": found.evaluated,
         "fallen": dict(found.fallen),
+        "illegal": dict(found.illegal.most_common(20)),
+        "schedules": list(found.schedules),
     }
 
 
@@ -105,22 +145,30 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "peak_memory": outcome.memory,
         "peak_device": outcome.device,
         "fits_memory": outcome.fits,
-        "flags": candidate.flags(wish),
+        "megatron_flags": candidate.flags(wish),
         "torchtitan_flags": titan_flags(candidate, wish),
     }
 
 
-def _cells(outcome: Outcome) -> Iterator[str]:
-    candidate = outcome.candidate
+def _cells(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    candidate, wish = outcome.candidate, outcome.wish
     chunks = f" x {candidate.virtual}" if candidate.schedule == "interleaved-1f1b" else ""
     chunks += ", balanced" if candidate.balanced else ""
-    yield from (str(candidate.tensor), str(candidate.pipeline), str(candidate.context))
-    yield str(candidate.data(outcome.wish))
-    yield from (str(candidate.expert), str(candidate.microbatch), candidate.schedule + chunks, candidate.recompute)
-    yield from (numbers.time(outcome.seconds, "s"), f"{float(outcome.tokens):.0f}")
-    yield from (numbers.percent(outcome.utilisation), _bubble(outcome), _exposed(outcome))
-    yield numbers.size(outcome.memory)
-    yield str(outcome.device)
+    yield "tp", str(candidate.tensor)
+    yield "pp", str(candidate.pipeline)
+    yield "cp", str(candidate.context)
+    yield "dp", str(candidate.data(wish))
+    yield "ep", str(candidate.expert)
+    yield "microbatch", str(candidate.microbatch)
+    yield "schedule", candidate.schedule + chunks
+    yield "recompute", candidate.recompute
+    yield "iteration", numbers.time(outcome.seconds, "s")
+    yield "tokens/s/device", f"{float(outcome.tokens):.0f}"
+    yield "MFU", numbers.percent(outcome.utilisation)
+    yield "bubble", _bubble(outcome)
+    yield "exposed comm", _exposed(outcome)
+    yield "peak memory", numbers.size(outcome.memory)
+    yield "device", str(outcome.device)
 
 
 def _exposed(outcome: Outcome) -> str:

@@ -112,7 +112,10 @@ def _totals(result: Evaluation) -> Table:
         said = f"{len(over)} of {len(result.devices)} devices need more than the {numbers.size(has)} that they have, "
         said += f"device {worst.device} the most: {numbers.size(worst.peak_memory)}"
         table.add_row("memory", Text(said, "bold red"))
-        table.add_row("", "more and so smaller microbatches (-M), more devices or another schedule need less")
+        table.add_row(
+            "",
+            "smaller microbatches, more devices, more tensor parallelism, recomputation or another schedule need less",
+        )
     limit = result.problem.memory_limit
     if limit is not None:
         verdict, style = ("does not fit", "bold red") if result.fits_memory is False else ("fits", "green")
@@ -210,7 +213,7 @@ DROPPED_FIRST = (
 
 def _synchronous(result: Comparison, width: int) -> list[RenderableType]:
     limited = any(row.fits_memory is not None for row in result.rows)
-    table, dropped = _fitted(_title(result.rows[0]), _columns(result, limited), width)
+    table, dropped = fitted(_title(result.rows[0]), _columns(result, limited), width, DROPPED_FIRST)
     legend = (
         "formula, table, execution: bubble ratio, and in brackets the place by makespan at that level; ▲ better and "
         f"▼ worse than at the level before.{dropped}"
@@ -218,16 +221,22 @@ def _synchronous(result: Comparison, width: int) -> list[RenderableType]:
     return [table, Text(legend, "dim italic"), *(_fastest_that_fits(result) if limited else [])]
 
 
-def _fitted(title: str, columns: dict[str, list[str | Text]], width: int) -> tuple[Table, str]:
+def fitted(
+    title: str,
+    columns: dict[str, list[str | Text]],
+    width: int,
+    dropped_first: Sequence[str],
+    left: Sequence[str] = ("schedule",),
+) -> tuple[Table, str]:
     """A table of as many columns as fit, and a sentence that names those that do not."""
     dropped = []
-    for name in DROPPED_FIRST:
+    for name in dropped_first:
         if _width(columns) > width and name in columns:
             dropped.append(name)
             del columns[name]
     table = Table(title=title, title_justify="left")
     for name in columns:
-        table.add_column(name, justify="left" if name == "schedule" else "right", no_wrap=name != "schedule")
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=name != "schedule")
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     return table, f" Too narrow here for {', '.join(dropped)}." if dropped else ""
@@ -303,7 +312,7 @@ def _asynchronous(result: Comparison, width: int) -> list[RenderableType]:
         "share of the model" if rows[0].problem.bytes is None else "peak memory": [_memory(row) for row in rows],
     }
     title = "Without a flush, in the steady state" + ("" if result.rows else f": {_title(rows[0])}")
-    table, dropped = _fitted(title, columns, width)
+    table, dropped = fitted(title, columns, width, DROPPED_FIRST)
     legend = f"throughput: microbatches in a unit of time; period: the time of each.{dropped}"
     return [table, Text(legend, "dim italic")]
 

@@ -11,6 +11,7 @@ import schedules
 from explorer import api
 from explorer.config import catalogue
 from explorer.config.roofline import BlockCosts
+from explorer.config.topology import Sharing
 from explorer.core.errors import Inapplicable, UsageError
 from explorer.core.op import Kind
 from explorer.core.placement import Placement, linear
@@ -147,6 +148,23 @@ def test_shipped_models_become_architectures() -> None:
     assert (MODEL.key_value_heads, MODEL.head_width, MODEL.gated) == (8, 128, True)
     with pytest.raises(UsageError, match="give its file a key 'vocabulary'"):
         architecture_of(catalogue.load_model("paper-128x4096"), "paper-128x4096")
+
+
+def test_ranks_that_share_a_nic_wait_for_one_another() -> None:
+    """One NIC for the 8 GPUs of a node: the 8 ranks of a tensor-parallel group send, and reduce, through it."""
+    network = SYSTEM.links.network
+    assert network is not None
+    own, shared = (replace(SYSTEM, shared=(Sharing("NIC", devices=devices, links=("network",)),)) for devices in (1, 8))
+    for tensor, data, crowd in ((8, 2, 8), (1, 8, 8), (1, 1, 1)):
+        training = replace(TRAINING, tensor=tensor, data=data)
+        alone, crowded = (costs(system=system, training=training).problem(linear(2, 8)) for system in (own, shared))
+        which = SYSTEM.link_names.index("network")
+        ratio = crowded.network.occupancy[0, 0, which] / alone.network.occupancy[0, 0, which]
+        assert ratio == pytest.approx(crowd, rel=1e-4)
+    training = replace(TRAINING, tensor=8, data=2)
+    alone, crowded = (costs(system=system, training=training).problem(linear(2, 8)).sync for system in (own, shared))
+    late = 2 * float(network.startup) / float(costs().problem(linear(2, 8)).time.tick)
+    assert crowded[0] - late == pytest.approx(8 * (alone[0] - late), rel=1e-6), "all but the latency"
 
 
 def test_longer_all_reduces_with_more_copies() -> None:
