@@ -148,6 +148,10 @@ class System:
             if needed and link is None:
                 group = {"node": "nodes of several devices", "switch": "switches of several devices", "rack": "racks"}
                 raise UsageError(f"{group[kind]} need a table [links.{kind}]")
+        for sharing in self.shared:
+            missing = [kind for kind in sharing.links if getattr(self.links, kind) is None]
+            if missing:
+                raise UsageError(f"the shared {sharing.name!r} is of links.{missing[0]}, which there is no table for")
         if not self.link_names:
             raise UsageError("a system needs a table [links.network] or [links.node]")
 

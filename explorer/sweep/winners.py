@@ -110,7 +110,10 @@ def winners(
             )
     if not (table.status == "done").any():
         raise UsageError(f"no point of this part of the sweep could be evaluated: {table.reason.iloc[0]}")
-    took_part = table[(table.status == "done") & ~table.asynchronous.eq(True) & table.fits_limit.eq(True)]
+    fits = table.fits_limit.eq(True)
+    if "fits_device" in table:  # abstract costs have no memory
+        fits &= ~table.fits_device.eq(False)
+    took_part = table[(table.status == "done") & ~table.asynchronous.eq(True) & fits]
     columns, rows = (tuple(sorted(table[name].unique(), key=magnitude)) for name in (x, y))
     groups: Any = took_part.groupby([x, y], sort=False)
     cells = {key: _cell(group, level) for key, group in groups}

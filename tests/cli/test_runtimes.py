@@ -120,6 +120,7 @@ def test_check_tells_of_a_byte_order_mark(capsys) -> None:
     assert run(capsys, "evaluate", "bom.csv", "--forward", "1")[0] == 0
 
 
+@needs_torch
 def test_run_refuses_what_would_go_wrong(capsys) -> None:
     Path("x.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1B1,1F1\n")
     code, _, err = run(capsys, "run", "x.csv")

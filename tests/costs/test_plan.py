@@ -135,6 +135,31 @@ def test_layers_by_time_win_where_the_head_is_heavy() -> None:
     assert illegal(Candidate(2, 1, 1, balanced=True), heavy) is not None
 
 
+def test_ones_own_setting_may_be_the_winner_as_it_is_written() -> None:
+    """Flags of a setting read back as that setting; a layout stands without another argument for its stages."""
+    for own in (
+        Candidate(2, 4, 1, balanced=True),
+        Candidate(2, 2, 1, "interleaved-1f1b", 4),
+        Candidate(2, 2, 1, "interleaved-1f1b", 4, balanced=True),
+        Candidate(1, 2, 2, recompute="full", distributed_optimizer=False),
+    ):
+        flags = own.flags(WISH)
+        assert flags is not None
+        assert ("--num-virtual" in flags) + ("layout" in flags) <= 1
+        assert _own(flags, WISH) == replace(own, sequence_parallel=own.tensor > 1)
+    assert Candidate(2, 2, 1, "zb-v", 2).flags(WISH) is None
+
+
+def test_a_limit_leaves_room() -> None:
+    grid = list(candidates(WISH))
+    most = plan(WISH, grid, top=1).best[0].memory
+    limited = wish(memory=most - 1)
+    found = plan(limited, grid, top=1)
+    assert all(outcome.memory < most for outcome in found.best)
+    with pytest.raises(UsageError, match="cannot be used"):
+        wish(memory=10**15)
+
+
 def test_torchtitan_takes_what_it_has() -> None:
     flags = titan_flags(Candidate(2, 2, 1, "zb-v", 2), WISH)
     assert flags is not None
@@ -171,7 +196,7 @@ def test_an_architecture_without_grouped_queries() -> None:
         ("--global-batch-size 64", "--global-batch-size 64 contradicts the 32"),
         ("--num-layers 80", "--num-layers 80 contradicts the 32"),
         ("--pipeline-model-parallel-size 2 --data-parallel-size 2", "--data-parallel-size 2 contradicts the 4"),
-        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|t*29L", "layout is not weighed"),
+        ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|t*29L", "this layout is neither"),
         ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 9", "is not weighed"),
     ],
 )

@@ -101,6 +101,8 @@ class _Config:
         experts = self.experts(hidden)
         width = self.count("head_dim", 0, least=0) or self.even(hidden, heads)
         gated = self.gated()
+        if self.keys.get("sliding_window") and self.keys.get("use_sliding_window", True):
+            self.assumed.append(f"{self.where} has a sliding window: scores are those of whole sequences")
         return Architecture(
             name=self.type or "model",
             layers=layers,

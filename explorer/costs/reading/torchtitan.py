@@ -84,6 +84,11 @@ def launch(text: str, where: str, architecture: Architecture) -> Launch:
     microbatch = parallelism.count(f"{_PREFIX}microbatch_size", 1) if pipeline > 1 else local
     if local % microbatch:
         raise UsageError(f"{where}: a local batch of {local} is no whole number of microbatches of {microbatch}")
+    mode, batch = checkpoint.text("mode", "selective"), training.whole("global_batch_size", -1)
+    if mode == "selective":
+        assumed.append(
+            "torchtitan's selective checkpointing of ops or of some layers is not modelled: nothing is recomputed"
+        )
     stages, pieces = _stages(parallelism, architecture, pipeline, schedule)
     tensor = parallelism.count("tensor_parallel_degree", 1)
     expert = parallelism.count("expert_parallel_degree", 1)
@@ -93,13 +98,13 @@ def launch(text: str, where: str, architecture: Architecture) -> Launch:
         Training(
             sequence=training.count("seq_len", 2048),
             microbatch=microbatch,
-            global_batch=local * max(data, expert),
+            global_batch=batch if batch > 0 else local * max(data, expert),
             tensor=tensor,
             context=parallelism.count("context_parallel_degree", 1),
             expert=expert,
             data=max(data, expert),
             sequence_parallel=tensor > 1,
-            recompute=checkpoint.text("mode", "selective"),
+            recompute="none" if mode == "selective" else mode,
             sharded_parameters=shard != 1,
         ),
         pipeline,
