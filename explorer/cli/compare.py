@@ -138,7 +138,7 @@ def _with_options(problem: ProblemOptions, names: list[str]) -> list[tuple[str, 
         if named is None:
             pairs.append((name, {}))
             continue
-        common = {key: value for key, value in problem.schedule_options.items() if key in named.options}
+        common = {key: value for key, value in problem.launched(named, own).items() if key in named.options}
         for key in common:
             unused.pop(key, None)
         pairs.append((name, typed(named, merged(common, own))))

@@ -16,6 +16,7 @@ from explorer.core.problem import Communication
 from explorer.core.units import duration, number
 
 if TYPE_CHECKING:
+    from explorer.costs.reading.launch import Launch
     from explorer.costs.training import Training
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step")
@@ -94,9 +95,22 @@ def from_options(options: ProblemOptions) -> Costs:
     )
 
 
+def launch_of(options: ProblemOptions) -> Launch | None:
+    """What the model's file says of its training, if it is one that does."""
+    if options.model is None or not _is_detailed(options):
+        return None
+    from explorer.costs.select import choose
+
+    return choose(options.model, options.training, options.data_parallel).launch
+
+
 def sizes(options: ProblemOptions) -> tuple[int, int]:
     """Pipeline devices and microbatches; see `ProblemOptions.sizes`."""
     devices, microbatches = options.devices, options.microbatches
+    if devices is None and options.measured is not None:
+        from explorer.config import measured
+
+        devices = len(measured.load(Path(options.measured)).stages) // (options.chunks or 1)
     if (devices is None or microbatches is None) and _is_detailed(options):
         from explorer.costs.select import choose
 

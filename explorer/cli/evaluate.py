@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from explorer.cli.options import Json, ProblemOptions, shares_problem_options
 from explorer.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from explorer.api import Costs
     from explorer.evaluation.results import Evaluation
 
 Subject = Annotated[
@@ -46,11 +48,11 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
     if named is None and problem.schedule_options:
         raise UsageError(f"{name} is a file, which has no options, got {', '.join(problem.schedule_options)}")
     if named is not None:
-        options = typed(named, merged(problem.schedule_options, own))
+        options = typed(named, merged(problem.launched(named, own), own))
         devices, microbatches = problem.sizes
     return api.evaluate(
         name,
-        problem.costs(),
+        _costs(problem, None if named is not None else Path(name)),
         devices,
         microbatches,
         options=options,
@@ -58,3 +60,14 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
         engine=problem.engine,
         messages=problem.messages,
     )
+
+
+def _costs(problem: ProblemOptions, file: Path | None) -> Costs:
+    """Costs as the options have them; those of the search, for its result and where nothing else is said."""
+    if file is not None and file.suffix.lower() == ".json" and not problem.gives_costs:
+        from explorer.io.optimum import kept_costs
+
+        kept = kept_costs(file)
+        if kept is not None:
+            return kept
+    return problem.costs()

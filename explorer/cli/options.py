@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -13,6 +13,7 @@ from explorer.core.errors import UsageError
 
 if TYPE_CHECKING:
     from explorer.api import Costs
+    from schedules.registry import NamedSchedule
 
 DEVICES = MICROBATCHES = 8
 """The source paper's operating point (arXiv:2605.24006)."""
@@ -262,6 +263,30 @@ class ProblemOptions:
         from explorer.cli.costs import sizes
 
         return sizes(self)
+
+    @property
+    def gives_costs(self) -> bool:
+        """Whether anything is said of what things cost, or of how they are executed."""
+        other = {"devices", "microbatches", "chunks", "waves", "variant", "option", "split_backward", "fused_backward"}
+        mine = (field.name for field in fields(self) if field.name not in other | {"messages", "engine"})
+        return any(self.is_given(name) for name in mine)
+
+    def launched(self, named: NamedSchedule, own: Mapping[str, object]) -> dict[str, str | int]:
+        """The options meant for a schedule: given ones, else its stages a device as the model's file has them.
+
+        Parameters
+        ----------
+        own
+            Those behind the schedule's name, which win.
+        """
+        from explorer.cli.costs import launch_of
+
+        given = self.schedule_options
+        if "chunks" in named.options and "chunks" not in {*given, *own}:
+            launch = launch_of(self)
+            if launch is not None and launch.virtual > 1:
+                given["chunks"] = launch.virtual
+        return given
 
     def costs(self) -> Costs:
         """The costs that these options describe.

@@ -15,8 +15,13 @@ from explorer.core.errors import UsageError
 def costs(
     problem: ProblemOptions,
     subject: Annotated[
-        str, typer.Argument(metavar="[SCHEDULE]", help="The schedule whose stages are shown (default: 1f1b).")
-    ] = "1f1b",
+        str | None,
+        typer.Argument(
+            metavar="[SCHEDULE]",
+            help="The schedule whose stages are shown (default: the model file's, or 1f1b).",
+            show_default=False,
+        ),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how the numbers of a layer come about.", show_default=False)
     ] = False,
@@ -25,11 +30,16 @@ def costs(
     """Show what every stage takes: times, activations, static memory, messages; and why, with --explain."""
     from explorer import api
     from explorer.cli import console
+    from explorer.cli.costs import launch_of
     from explorer.cli.subjects import merged, parse_subject, typed
     from explorer.costs.layers import explain as explained
     from explorer.costs.problem import TransformerCosts
     from explorer.reports import costs as report
 
+    launch = launch_of(problem)
+    if subject is None:
+        usual = "interleaved-1f1b" if launch is not None and launch.virtual > 1 else "1f1b"
+        subject = launch.schedule if launch is not None and launch.schedule else usual
     name, own = parse_subject(subject)
     named = api.resolve(name)
     if named is None:
@@ -39,7 +49,7 @@ def costs(
     detailed = given if isinstance(given, TransformerCosts) else None
     if explain and detailed is None:
         raise UsageError("--explain is for costs layer by layer; give --tp 1, or a model's config.json, to have those")
-    options = typed(named, merged(problem.schedule_options, own))
+    options = typed(named, merged(problem.launched(named, own), own))
     placement = named(devices, microbatches, recipe=given.problem, **options).placement
     of = given.problem(placement)
     pieces = detailed.pieces_of(placement) if detailed is not None else None

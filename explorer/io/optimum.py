@@ -13,6 +13,7 @@ from typing import Any
 
 from explorer.core.errors import ExplorerError, Malformed
 from explorer.core.files import read_text
+from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.timeline import Timeline
 from explorer.core.units import as_number
@@ -139,6 +140,35 @@ class Replayed:
     def valid(self) -> bool:
         """Whether nothing contradicts the file."""
         return all(finding.holds is not False for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class KeptCosts:
+    """The costs of a search, as its result keeps them: of one placement."""
+
+    kept: Problem
+
+    def problem(self, placement: Placement) -> Problem:
+        """The problem as it was.
+
+        Raises
+        ------
+        UsageError
+            If the placement has other sizes.
+        """
+        self.kept.require_fits(placement)
+        return self.kept
+
+
+def kept_costs(path: Path) -> KeptCosts | None:
+    """The costs in a result of a search; None for any other file."""
+    if path.suffix.lower() != ".json":
+        return None
+    try:
+        data = _result(path)
+    except ExplorerError:
+        return None
+    return KeptCosts(problems.decode(data["problem"], f"{path}: problem"))
 
 
 def replay(path: Path) -> Replayed:

@@ -57,6 +57,40 @@ def test_a_layout_is_for_its_number_of_stages(model: str) -> None:
     assert [row["holds"]["layers"] for row in json.loads(done.stdout)["stages"]] == [3, 5]
 
 
+def test_a_script_says_how_many_stages_a_device_has(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(
+        "--num-layers 12 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 --vocab-size 1000 "
+        "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 --micro-batch-size 1 "
+        "--global-batch-size 8 --max-position-embeddings 1024\n"
+    )
+    words = ["--model", str(path), "--system", "h100-sxm", "--json"]
+    shown = json.loads(CliRunner().invoke(app, ["costs", *words]).stdout)
+    assert [row["devices"] for row in shown["stages"]] == [[0], [1], [0], [1], [0], [1]], "3 stages on each of 2"
+    result = json.loads(CliRunner().invoke(app, ["evaluate", "interleaved-1f1b", *words]).stdout)
+    assert (result["parameters"]["devices"], result["parameters"]["microbatches"]) == (2, 8)
+    assert result["parameters"]["chunks"] == 3
+    own = json.loads(CliRunner().invoke(app, ["evaluate", "interleaved-1f1b:chunks=2", *words]).stdout)
+    assert own["parameters"]["chunks"] == 2
+
+
+def test_a_result_is_evaluated_with_the_costs_that_it_was_searched_with(tmp_path: Path) -> None:
+    path = tmp_path / "best.json"
+    words = ["optimize", "-D", "2", "-M", "4", "--forward", "1", "--comm-time", "1/4", "--output", str(path), "--json"]
+    found = json.loads(CliRunner().invoke(app, words).stdout)
+    same = json.loads(CliRunner().invoke(app, ["evaluate", str(path), "--json"]).stdout)
+    assert (same["makespan"], same["time_unit"]) == (found["makespan"], "1")
+    other = json.loads(CliRunner().invoke(app, ["evaluate", str(path), "--forward", "2", "--json"]).stdout)
+    assert other["makespan"] != found["makespan"]
+
+
+def test_a_table_of_costs_gives_the_devices(tmp_path: Path) -> None:
+    path = tmp_path / "costs.csv"
+    path.write_text("stage,F,B\n0,1ms,2ms\n1,1ms,2ms\n2,1ms,2ms\n")
+    result = json.loads(CliRunner().invoke(app, ["evaluate", "1f1b", "--costs", str(path), "--json"]).stdout)
+    assert result["parameters"]["devices"] == 3
+
+
 def test_a_plan_and_ones_own_setting(model: str) -> None:
     words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "4", "--global-batch", "8", "--json"]
     done = CliRunner().invoke(app, [*words, "--schedules", "1f1b", "--mine", "--tensor-model-parallel-size 3"])
