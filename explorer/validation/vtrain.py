@@ -70,7 +70,7 @@ def milliseconds(pair: Pair, depth: int, efficiency: Fraction = EFFICIENCY, host
     size, system = pair.sizes, catalogue.load_system(SYSTEM)
     system = replace(
         system,
-        compute=replace(system.compute, products=efficiency),
+        compute=replace(system.compute, products=efficiency, half_work=Fraction(0)),
         overheads=replace(system.overheads, layer=host),
     )
     model = replace(gpt({"name": "vTrain", **size}), positions=size["sequence"])

@@ -14,7 +14,9 @@ from explorer.costs.collectives import ring
 from explorer.costs.layers import explain, flops, head_costs, layer_costs, parameters, parts_of, prediction_costs
 from explorer.costs.training import Training
 
-SYSTEM = catalogue.load_system("a100-sxm")
+A100 = catalogue.load_system("a100-sxm")
+SYSTEM = replace(A100, compute=replace(A100.compute, half_work=Fraction(0)))
+"""Without an efficiency that depends on size, so that times are proportional to operations."""
 S, B, H, HEADS, LAYERS, V = 2048, 4, 6144, 64, 48, 51200
 GPT = Architecture("22B", LAYERS, H, HEADS, HEADS, H // HEADS, 4 * H, V, tied=True, dropout=True, positions=S)
 PLAIN = Training(S, B, flash_attention=False)

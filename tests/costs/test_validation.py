@@ -25,12 +25,18 @@ def test_layer_times(found: dict[str, Study]) -> None:
     assert study.errors[2] < 0.05
 
 
+CALCULON = {"22B": 1.14, "175B": 13.64, "530B": 34.47, "1T": 66.04}
+"""Seconds with selective recomputation that calculon gives (caa4b11, its own validation)."""
+
+
 def test_iteration_times(found: dict[str, Study]) -> None:
-    """The mark is 10%; calculon's own errors on the same set are 3.65% mean and 8.87% worst."""
-    mean, _, worst = found["iteration times"].errors
-    assert len(found["iteration times"].judged) == 8
-    assert mean < 0.05
-    assert worst < 0.0887
+    """Better than calculon on the rows that nothing was fitted on, in the mean and at worst; the mark is 10%."""
+    study = found["iteration times"]
+    mean, _, worst = study.errors
+    assert len(study.judged) == 4
+    theirs = [abs(CALCULON[row.what.split(",")[0]] / row.measured - 1) for row in study.judged]
+    assert mean < sum(theirs) / 4
+    assert worst < max(theirs) == pytest.approx(0.0887, abs=1e-3)
 
 
 def test_throughput_of_ten_models(found: dict[str, Study]) -> None:
