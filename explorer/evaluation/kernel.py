@@ -195,7 +195,8 @@ def advance(
                 released[row] = -1
                 arrival[row] = -1
                 m = microbatch[row]
-                p = product[kind[row]]
+                k = kind[row]
+                p = product[k]
                 s = stage[row]
                 place = (p * stages + s) * microbatches + m
                 if ready[place] >= 0:
@@ -232,13 +233,14 @@ def advance(
                         released[row] = leave + hold[cost]
                         arrival[row] = there
                 ready[place] = there
-                if kind[row] == 1:
+                if k == 1:
                     ready[(3 * stages + s) * microbatches + m] = 0
                 if to >= 0 and there >= 0 and waiting[to] == place:
                     waiting[to] = -1
                     stack[awake] = to
                     awake += 1
-            for row in range(i, j):
+            free[i] = go_on
+            for row in range(i + 1, j):
                 free[row] = go_on
             now = go_on
             i = j
