@@ -73,7 +73,19 @@ def gantt(result: Evaluation, width: int) -> RenderableType:
         table.add_row(str(device), lane.text())
     end = numbers.time(result.makespan, result.problem.time.unit)
     table.add_row("", Text("0" + end.rjust(columns - 1), "dim"))
-    return Group(table, _legend(drawn.schedule, steps=bool(drawn.timeline.updates)))
+    return Group(table, _legend(drawn.schedule, steps=bool(drawn.timeline.updates)), *_sampled(drawn, columns, whole))
+
+
+def _sampled(drawn: Drawing, columns: int, whole: int) -> Iterator[Text]:
+    """That a timeline is too long for its line, if ops are shorter than a character."""
+    lengths = drawn.timeline.end - drawn.timeline.start
+    short = int((lengths[lengths > 0] * columns < whole).sum())
+    if short:
+        yield Text(
+            f"{short} of {len(lengths)} ops are shorter than a character, which shows what runs at its middle: "
+            "patterns may be those of the drawing; --output draws them all",
+            "yellow",
+        )
 
 
 def _lanes(drawn: Drawing, columns: int, whole: int) -> Iterator[_Lane]:

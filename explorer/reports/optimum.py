@@ -44,7 +44,8 @@ def _answer(result: Optimum) -> RenderableType:
     grid.add_column()
     proved = isinstance(outcome, Proved)
     span = result.settings.objective is Objective.SPAN
-    status = "proved: no order is better" if proved else "found, not proved"
+    whole = "" if result.settings.split else " of whole backwards"
+    status = f"proved: no order{whole} on this placement is better" if proved else "found, not proved"
     if answer.interrupted:
         status += " (interrupted)"
     grid.add_row("status", Text(status, "bold green" if proved else "bold yellow"))

@@ -108,3 +108,17 @@ def test_a_plan_that_cannot_fit_ends_with_1(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1
     assert "nothing fits" in done.stdout
+
+
+def test_a_timeline_too_long_for_its_line_says_so() -> None:
+    words = ["show", "1f1b", "-D", "2", "--forward", "1"]
+    short, long = (CliRunner().invoke(app, [*words, "-M", count]).stdout for count in ("4", "256"))
+    assert "shorter than a character" not in short
+    assert "1024 of 1024 ops are shorter than a character" in " ".join(long.split()), "2 x 2 x 256"
+
+
+def test_a_proof_says_of_what() -> None:
+    words = ["optimize", "-D", "2", "-M", "2", "--forward", "1", "--comm-time", "1/4"]
+    split, whole = (CliRunner().invoke(app, [*words, *more]).stdout for more in ([], ["--fused-backward"]))
+    assert "no order on this placement is better" in split
+    assert "no order of whole backwards on this placement is better" in whole
