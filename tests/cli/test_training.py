@@ -119,6 +119,8 @@ def test_a_timeline_too_long_for_its_line_says_so() -> None:
 
 def test_a_proof_says_of_what() -> None:
     words = ["optimize", "-D", "2", "-M", "2", "--forward", "1", "--comm-time", "1/4"]
-    split, whole = (CliRunner().invoke(app, [*words, *more]).stdout for more in ([], ["--fused-backward"]))
+    split, whole = (
+        " ".join(CliRunner().invoke(app, [*words, *more]).stdout.split()) for more in ([], ["--fused-backward"])
+    )
     assert "no order on this placement is better" in split
     assert "no order of whole backwards on this placement is better" in whole
