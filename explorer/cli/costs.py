@@ -16,7 +16,7 @@ from explorer.core.problem import Communication
 from explorer.core.units import duration, number
 
 if TYPE_CHECKING:
-    from explorer.costs.reading.launch import Launch
+    from explorer.costs.select import Chosen
     from explorer.costs.training import Training
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step")
@@ -59,49 +59,55 @@ def from_options(options: ProblemOptions) -> Costs:
         return AbstractCosts(
             **_times(options), **_factors(options), per_stage=options.per_stage, copies=copies, **common
         )
+    return _modelled(options, copies, common)
+
+
+def _modelled(options: ProblemOptions, copies: int, common: dict[str, Any]) -> Costs:
+    """Costs of a model on a system: layer by layer where that is asked for, else of equal blocks."""
     from explorer.config.modelled import ModelledCosts
     from explorer.config.topology import Layout
 
     model = catalogue.DEFAULT_MODEL if options.model is None else options.model
     system = catalogue.DEFAULT_SYSTEM if options.system is None else options.system
     layout = Layout(options.devices_per_node, _slots(options.device_map), copies)
-    if _is_detailed(options):
-        if options.embeddings:
-            raise UsageError("costs layer by layer count the embedding and the head always; leave --embeddings out")
-        from explorer.costs.select import transformer_costs
-
-        if options.freed_at_input_grad is None:
-            common["freed_at_input"] = None
-        return transformer_costs(
-            model,
-            catalogue.load_system(system),
-            options.training,
-            options.data_parallel,
-            layout=replace(layout, copies=1),
-            optimizer=options.optimizer,
-            sync_on_links=options.sync_on_links,
-            title=f"{model} on {system}",
+    common |= {
+        "title": f"{model} on {system}",
+        "optimizer": options.optimizer,
+        "sync_on_links": options.sync_on_links,
+    }
+    if options.chosen is None:
+        return ModelledCosts(
+            model=catalogue.load_model(model),
+            system=catalogue.load_system(system),
+            embeddings=options.embeddings,
+            layout=layout,
             **common,
         )
-    return ModelledCosts(
-        model=catalogue.load_model(model),
-        system=catalogue.load_system(system),
-        title=f"{model} on {system}",
-        embeddings=options.embeddings,
-        layout=layout,
-        optimizer=options.optimizer,
-        sync_on_links=options.sync_on_links,
+    if options.embeddings:
+        raise UsageError("costs layer by layer count the embedding and the head always; leave --embeddings out")
+    from explorer.costs.select import transformer_costs
+
+    if options.freed_at_input_grad is None:
+        common["freed_at_input"] = None
+    return transformer_costs(
+        options.chosen,
+        catalogue.load_system(system),
+        options.layout,
+        layout=replace(layout, copies=1),
         **common,
     )
 
 
-def launch_of(options: ProblemOptions) -> Launch | None:
-    """What the model's file says of its training, if it is one that does."""
-    if options.model is None or not _is_detailed(options):
+def chosen(options: ProblemOptions) -> Chosen | None:
+    """The model in training where costs are layer by layer; see `ProblemOptions.chosen`."""
+    if options.model is None and not options.training:
         return None
-    from explorer.costs.select import choose
+    from explorer.costs.select import choose, is_detailed
 
-    return choose(options.model, options.training, options.data_parallel).launch
+    model = options.model or catalogue.DEFAULT_MODEL
+    if not is_detailed(model, options.training):
+        return None
+    return choose(model, options.training, options.data_parallel)
 
 
 def sizes(options: ProblemOptions) -> tuple[int, int]:
@@ -111,14 +117,12 @@ def sizes(options: ProblemOptions) -> tuple[int, int]:
         from explorer.config import measured
 
         devices = len(measured.load(Path(options.measured)).stages) // (options.chunks or 1)
-    if (devices is None or microbatches is None) and _is_detailed(options):
-        from explorer.costs.select import choose
-
-        chosen = choose(options.model or catalogue.DEFAULT_MODEL, options.training, options.data_parallel)
-        if devices is None and chosen.launch is not None and chosen.launch.pipeline > 1:
-            devices = chosen.launch.pipeline
-        if microbatches is None and chosen.training.global_batch is not None:
-            microbatches = _microbatches(chosen.training)
+    model = options.chosen if devices is None or microbatches is None else None
+    if model is not None:
+        if devices is None and model.launch is not None and model.launch.pipeline > 1:
+            devices = model.launch.pipeline
+        if microbatches is None and model.training.global_batch is not None:
+            microbatches = _microbatches(model.training)
     return DEVICES if devices is None else devices, MICROBATCHES if microbatches is None else microbatches
 
 
@@ -130,14 +134,6 @@ def _microbatches(training: Training) -> int:
             f"{training.data} copies; it must be a multiple of {each}"
         )
     return training.global_batch // each
-
-
-def _is_detailed(options: ProblemOptions) -> bool:
-    if options.training or options.model is None:
-        return bool(options.training)
-    from explorer.costs.select import is_detailed
-
-    return is_detailed(options.model, options.training)
 
 
 def _slots(text: str | None) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -13,6 +14,7 @@ from explorer.core.errors import UsageError
 
 if TYPE_CHECKING:
     from explorer.api import Costs
+    from explorer.costs.select import Chosen
     from schedules.registry import NamedSchedule
 
 DEVICES = MICROBATCHES = 8
@@ -251,6 +253,13 @@ class ProblemOptions:
         """What is given of the training, by the names of `explorer.costs.select.SETTINGS`; and the layout."""
         return {name: getattr(self, name) for name in _TRAINING_NAMES if self.is_given(name)}
 
+    @cached_property
+    def chosen(self) -> Chosen | None:
+        """The model in training, where costs are layer by layer: its file is read once."""
+        from explorer.cli.costs import chosen
+
+        return chosen(self)
+
     @property
     def sizes(self) -> tuple[int, int]:
         """Pipeline devices and microbatches: as given, else what the model's file or the batch says, else 8 and 8.
@@ -279,11 +288,9 @@ class ProblemOptions:
         own
             Those behind the schedule's name, which win.
         """
-        from explorer.cli.costs import launch_of
-
         given = self.schedule_options
         if "chunks" in named.options and "chunks" not in {*given, *own}:
-            launch = launch_of(self)
+            launch = None if self.chosen is None else self.chosen.launch
             if launch is not None and launch.virtual > 1:
                 given["chunks"] = launch.virtual
         return given

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from explorer.cli.options import Json, ProblemOptions, shares_problem_options
 from explorer.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from explorer.costs.explain import Line
+    from explorer.costs.problem import TransformerCosts
 
 
 @shares_problem_options
@@ -30,20 +34,14 @@ def costs(
     """Show what every stage takes: times, activations, static memory, messages; and why, with --explain."""
     from explorer import api
     from explorer.cli import console
-    from explorer.cli.costs import launch_of
     from explorer.cli.subjects import merged, parse_subject, typed
-    from explorer.costs.layers import explain as explained
     from explorer.costs.problem import TransformerCosts
     from explorer.reports import costs as report
 
-    launch = launch_of(problem)
-    if subject is None:
-        usual = "interleaved-1f1b" if launch is not None and launch.virtual > 1 else "1f1b"
-        subject = launch.schedule if launch is not None and launch.schedule else usual
-    name, own = parse_subject(subject)
+    name, own = parse_subject(_usual(problem) if subject is None else subject)
     named = api.resolve(name)
     if named is None:
-        raise UsageError(f"{subject} is a file; give a schedule's name, whose stages the costs are for")
+        raise UsageError(f"{name} is a file; give a schedule's name, whose stages the costs are for")
     devices, microbatches = problem.sizes
     given = problem.costs()
     detailed = given if isinstance(given, TransformerCosts) else None
@@ -53,21 +51,34 @@ def costs(
     placement = named(devices, microbatches, recipe=given.problem, **options).placement
     of = given.problem(placement)
     pieces = detailed.pieces_of(placement) if detailed is not None else None
-    kinds = detailed.kinds_of_layers() if detailed is not None and explain else {}
-    lines = {
-        title: explained(detailed.architecture, detailed.training, detailed.system, layer)
-        for title, layer in kinds.items()
-        if detailed is not None
-    }
+    explained = _explained(detailed) if detailed is not None and explain else {}
     if json:
         shown = report.contract(of, placement, pieces)
         if explain:
             shown["explain"] = {
-                title: [{**asdict(line), "value": float(line.value)} for line in found]
-                for title, found in lines.items()
+                title: [{**asdict(line), "value": float(line.value)} for line in lines]
+                for title, lines in explained.items()
             }
         console.show_json(shown)
         return
     console.show(report.table(of, placement, pieces))
-    for title, found in lines.items():
-        console.show(report.explanation(found, title))
+    for title, lines in explained.items():
+        console.show(report.explanation(lines, title))
+
+
+def _usual(problem: ProblemOptions) -> str:
+    """The schedule that the model's file asks for: by name, or by its stages a device."""
+    launch = None if problem.chosen is None else problem.chosen.launch
+    if launch is not None and launch.schedule:
+        return launch.schedule
+    return "interleaved-1f1b" if launch is not None and launch.virtual > 1 else "1f1b"
+
+
+def _explained(costs: TransformerCosts) -> dict[str, list[Line]]:
+    """How each kind of layer comes about."""
+    from explorer.costs.explain import explain
+
+    return {
+        title: explain(costs.architecture, costs.training, costs.system, layer)
+        for title, layer in costs.kinds_of_layers().items()
+    }

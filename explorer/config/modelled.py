@@ -81,9 +81,11 @@ class SystemCosts(ABC):
         """Consecutive slots that send a stage's messages at the same time."""
         return 1
 
-    @abstractmethod
     def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
-        """Seconds of each device's optimiser step."""
+        """Seconds of each device's optimiser step, which memory bounds: it computes next to nothing."""
+        memory = self.system.memory
+        rate = memory.bandwidth * memory.efficiency
+        return [sum(chunks[chunk].stepped for chunk in resident) / rate for resident in placement.resident]
 
     def check_sync_on_links(self) -> None:
         """Refuse all-reduces that hold links where nothing does."""
@@ -281,22 +283,6 @@ class ModelledCosts(SystemCosts):
         apart = (max(slots) // node + 1) * node
         copies = range(min(self.layout.copies, 2))
         return [slots[host] + copy * apart for copy in copies for host in placement.hosts[chunk]]
-
-    def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
-        """What the optimiser moves through memory on each device, which bounds it: it computes next to nothing.
-
-        It reads gradients, reads and writes its state (with the 32-bit weights, of which Adam's moments are two more:
-        arXiv:1910.02054, section 3.1), and writes weights. Every data-parallel copy does all of it.
-        """
-        memory = self.system.memory
-        moved = [
-            2 * max(0, chunk.static - chunk.weights - chunk.gradient) + chunk.gradient + chunk.weights
-            for chunk in chunks
-        ]
-        return [
-            sum(moved[chunk] for chunk in resident) / (memory.bandwidth * memory.efficiency)
-            for resident in placement.resident
-        ]
 
     def _notes(self, placement: Placement, blocks: list[int], batch: int) -> tuple[str, ...]:
         notes = []

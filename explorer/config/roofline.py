@@ -44,7 +44,7 @@ class BlockCosts:
     freed
         Bytes of the activation that I frees, if W follows apart; the rest W needs.
     stepped
-        Bytes that the optimiser's step moves, where that does not follow from the others.
+        Bytes that the optimiser's step moves.
     """
 
     seconds: dict[Kind, Fraction]
@@ -130,6 +130,11 @@ def head_costs(model: Model, system: System, batch: int) -> BlockCosts:
 
 
 def _layer(model: Model, weights: int, seconds: dict[Kind, Fraction], held: int, message: int) -> BlockCosts:
+    """The optimiser reads gradients, reads and writes its state, and writes weights; every copy does all of it.
+
+    Its state holds the 32-bit weights, of which Adam's moments are two more: arXiv:1910.02054, section 3.1.
+    """
+    state = max(0, model.bytes_per_parameter - model.bytes_per_element - model.bytes_per_gradient)
     return BlockCosts(
         seconds,
         activation=held,
@@ -137,6 +142,7 @@ def _layer(model: Model, weights: int, seconds: dict[Kind, Fraction], held: int,
         weights=weights * model.bytes_per_element,
         gradient=weights * model.bytes_per_gradient,
         message=message,
+        stepped=weights * (2 * state + model.bytes_per_gradient + model.bytes_per_element),
     )
 
 

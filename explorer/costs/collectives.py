@@ -13,11 +13,10 @@ from explorer.costs.training import Training
 
 @dataclass(frozen=True)
 class Exposed:
-    """Seconds of collectives in each op of a layer, and of what they are made."""
+    """Seconds of collectives in F and in I (none are in W), and of what they are made."""
 
     forward: Fraction = Fraction(0)
     backward: Fraction = Fraction(0)
-    weights: Fraction = Fraction(0)
     how: str = ""
 
 

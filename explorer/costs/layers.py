@@ -23,19 +23,6 @@ ELEMENT = 2
 """Bytes of a weight or an activation, in 16 bits."""
 OPTIMIZER = 12
 """Bytes a parameter of Adam in mixed precision: a 32-bit copy and two moments (arXiv:1910.02054, section 3.1)."""
-KORTHIKANTI, MEGATRON = "arXiv:2205.05198", "arXiv:2104.04473"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One number of an explanation: what it is of, how it comes about, and from where the formula is."""
-
-    part: str
-    what: str
-    formula: str
-    value: Fraction
-    unit: str
-    source: str
 
 
 @dataclass(frozen=True)
@@ -213,7 +200,7 @@ def layer_costs(architecture: Architecture, training: Training, system: System, 
         Which one, from 0.
     """
     parts = parts_of(architecture, training, layer)
-    sent = _collectives(architecture, training, system, parts)
+    sent = collectives_of(architecture, training, system, parts)
     size = -(-tokens(training) * architecture.hidden // _spread(training))
     costs = _costs(parts, training, system, sent, message=ELEMENT * size, checkpoint=ELEMENT * size)
     seconds = {kind: max(costs.seconds[kind], system.overheads.layer) for kind in (Kind.F, Kind.I, Kind.W)}
@@ -221,12 +208,12 @@ def layer_costs(architecture: Architecture, training: Training, system: System, 
     return replace(costs, seconds=seconds)
 
 
-def _collectives(
+def collectives_of(
     architecture: Architecture, training: Training, system: System, parts: tuple[Part, ...]
 ) -> collectives.Exposed:
     """Those of a layer; context parallelism's hide behind the scores, in I twice as long and what is computed again."""
-    forward = sum((_roofline(system, part.scores, 0) for part in parts), Fraction(0))
-    again = sum((_roofline(system, part.matched, 0) for part in parts), Fraction(0))
+    forward = sum((roofline(system, part.scores, 0) for part in parts), Fraction(0))
+    again = sum((roofline(system, part.matched, 0) for part in parts), Fraction(0))
     backward = 2 * forward + (again if training.flash_attention else 0)
     experts = any(part.expert for part in parts)
     return collectives.of_layer(architecture, training, system, experts=experts, scores=(forward, backward))
@@ -298,20 +285,19 @@ def _costs(
     again = Fraction(0)
     for part in parts:
         weights = ELEMENT * part.parameters
-        forward = _roofline(system, part.products, weights if part.products else 0)
-        scores, moving = _roofline(system, part.scores, 0), _roofline(system, 0, part.moved)
+        forward = roofline(system, part.products, weights if part.products else 0)
+        scores, moving = roofline(system, part.scores, 0), roofline(system, 0, part.moved)
         seconds[Kind.F] += forward + scores + moving
         seconds[Kind.I] += forward + 2 * scores + moving
-        seconds[Kind.W] += _roofline(system, part.products, training.bytes_per_gradient * part.parameters)
+        seconds[Kind.W] += roofline(system, part.products, training.bytes_per_gradient * part.parameters)
         if training.flash_attention:
-            again += _roofline(system, part.matched, 0)
+            again += roofline(system, part.matched, 0)
         elif training.recompute == "selective":
-            again += scores + _roofline(system, 0, part.softmax)
+            again += scores + roofline(system, 0, part.softmax)
     full = training.recompute == "full" and checkpoint is not None
     whole = seconds[Kind.F] + sent.forward
     seconds[Kind.F] = whole
     seconds[Kind.I] += sent.backward + again + (whole if full else 0)
-    seconds[Kind.W] += sent.weights
     seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
     held = checkpoint if full and checkpoint is not None else sum(part.held for part in parts)
     ranks = training.data * training.context
@@ -360,7 +346,8 @@ def _reduced(dense: int, spread: int, training: Training) -> int:
     return int(each * (dense + share * spread))
 
 
-def _roofline(system: System, flops: int, moved: int) -> Fraction:
+def roofline(system: System, flops: int, moved: int) -> Fraction:
+    """Seconds of computing or of moving bytes through memory, whichever takes longer; none for nothing."""
     compute, memory = system.compute, system.memory
     if not flops and not moved:
         return Fraction(0)
@@ -397,30 +384,3 @@ def flops(architecture: Architecture, training: Training, sequences: int) -> int
     further = 2 * tokens(whole) * 2 * architecture.hidden**2 + head
     further += sum(part.products + part.scores for part in parts_of(architecture, whole, architecture.layers - 1))
     return 3 * sequences * (forward + head + architecture.prediction_layers * further)
-
-
-def explain(architecture: Architecture, training: Training, system: System, layer: int) -> list[Line]:
-    """How the numbers of a layer come about."""
-    lines = []
-    parts = parts_of(architecture, training, layer)
-    for part in parts:
-        lines.append(Line(part.name, "weights", "on one device", Fraction(part.parameters), "", MEGATRON))
-        if part.products:
-            seconds = _roofline(system, part.products, ELEMENT * part.parameters)
-            how = f"2 x tokens x weights used = {part.products:.4g} operations"
-            lines.append(Line(part.name, "products, F", how, 1000 * seconds, "ms", MEGATRON))
-        if part.scores:
-            seconds = _roofline(system, part.scores, 0)
-            how = f"4 s^2 b x width = {part.scores:.4g} operations; twice in I, besides what is computed again"
-            lines.append(Line(part.name, "scores, F", how, 1000 * seconds, "ms", MEGATRON))
-        if part.moved:
-            how = f"{part.moved:.4g} bytes through memory"
-            seconds = _roofline(system, 0, part.moved)
-            lines.append(Line(part.name, "element-wise, F", how, 1000 * seconds, "ms", "bytes / bandwidth"))
-        how = f"{part.scores_held:.4g} of them scores" if part.scores_held else "inputs of what the backward needs"
-        lines.append(Line(part.name, "held", how, Fraction(part.held, 2**20), "MiB", KORTHIKANTI))
-    sent = _collectives(architecture, training, system, parts)
-    for what, seconds in (("collectives, F", sent.forward), ("collectives, I", sent.backward)):
-        if seconds:
-            lines.append(Line("layer", what, sent.how, 1000 * seconds, "ms", KORTHIKANTI))
-    return lines

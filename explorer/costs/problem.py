@@ -19,6 +19,7 @@ from explorer.core.placement import Placement
 from explorer.core.problem import Communication
 from explorer.costs.architecture import Architecture
 from explorer.costs.balance import balanced
+from explorer.costs.degrees import misfit
 from explorer.costs.layers import embedding_costs, head_costs, layer_costs, prediction_costs
 from explorer.costs.layout import split
 from explorer.costs.training import Piece, Training
@@ -76,37 +77,9 @@ class TransformerCosts(SystemCosts):
         if self.layout.copies not in (1, self.training.data):
             raise UsageError(f"{self.layout.copies} data-parallel copies contradict {self.training.data}")
         object.__setattr__(self, "layout", replace(self.layout, copies=self.training.data))
-        self._require_degrees()
-        group = self.training.tensor
-        if group > self.system.devices_per_node:
-            raise Inapplicable(
-                f"tensor parallelism of {group} does not fit a node of {self.system.devices_per_node}; "
-                f"use at most {self.system.devices_per_node}"
-            )
-
-    def _require_degrees(self) -> None:
-        """Degrees that what they split does not divide into are errors, as in Megatron-LM."""
-        architecture, training = self.architecture, self.training
-        experts = 0 if architecture.experts is None else architecture.experts.count
-        for degree, what, number, of in (
-            (training.tensor, "tensor", architecture.heads, "attention heads"),
-            (training.tensor, "tensor", 0 if architecture.latent else architecture.key_value_heads, "key-value heads"),
-            (training.expert, "expert", experts, "experts"),
-        ):
-            if number and number % degree:
-                raise Inapplicable(f"{what} parallelism of {degree} does not divide {number} {of}")
-        if training.expert > 1 and not experts:
-            raise Inapplicable("expert parallelism needs a model with experts")
-        if architecture.positions and training.sequence > architecture.positions:
-            raise Inapplicable(
-                f"{training.sequence} tokens a sequence are more than the model's {architecture.positions} positions"
-            )
-        if training.sequence_parallel and training.sequence // training.context % training.tensor:
-            raise Inapplicable(
-                f"sequence parallelism over {training.tensor} does not divide {training.sequence} tokens"
-            )
-        if training.sequence % training.context:
-            raise Inapplicable(f"context parallelism of {training.context} does not divide {training.sequence} tokens")
+        wrong = misfit(self.architecture, self.training, self.system)
+        if wrong is not None:
+            raise Inapplicable(wrong)
 
     @property
     def _group(self) -> int:
@@ -210,18 +183,20 @@ class TransformerCosts(SystemCosts):
 
     def _share_tied(self, placement: Placement, pieces: tuple[Piece, ...], chunks: list[BlockCosts]) -> None:
         """Let the head use the embedding's weights where both are tied and on the same devices."""
-        (first,) = (chunk for chunk, piece in enumerate(pieces) if piece.embedding)
-        (last,) = (chunk for chunk, piece in enumerate(pieces) if piece.head)
-        if self.architecture.tied and placement.hosts[first] == placement.hosts[last]:
-            head = _head(self.architecture, self.training, self.system)
-            own = chunks[last]
-            chunks[last] = replace(
-                own,
-                static=own.static - head.static,
-                weights=own.weights - head.weights,
-                gradient=own.gradient - head.gradient,
-                stepped=own.stepped - head.stepped,
-            )
+        if not self.architecture.tied:
+            return
+        head = _head(self.architecture, self.training, self.system)
+        embedded = {placement.hosts[chunk] for chunk, piece in enumerate(pieces) if piece.embedding}
+        for chunk, piece in enumerate(pieces):
+            if piece.head and placement.hosts[chunk] in embedded:
+                own = chunks[chunk]
+                chunks[chunk] = replace(
+                    own,
+                    static=own.static - head.static,
+                    weights=own.weights - head.weights,
+                    gradient=own.gradient - head.gradient,
+                    stepped=own.stepped - head.stepped,
+                )
 
     def _add_recomputed(self, placement: Placement, pieces: tuple[Piece, ...], chunks: list[BlockCosts]) -> None:
         """Let each device have room for the layer that is being recomputed: what it holds beyond its input."""
@@ -255,12 +230,6 @@ class TransformerCosts(SystemCosts):
         """The slots of those ranks, host by host."""
         tensor, each = self.training.tensor, self.training.data * self.training.context
         return [slots[host] + rank * tensor for host in placement.hosts[chunk] for rank in range(each)]
-
-    def optimizer_times(self, placement: Placement, chunks: list[BlockCosts]) -> list[Fraction]:
-        """Seconds of each device's optimiser step, which memory bounds."""
-        memory = self.system.memory
-        rate = memory.bandwidth * memory.efficiency
-        return [sum(chunks[chunk].stepped for chunk in resident) / rate for resident in placement.resident]
 
     def _notes(self, placement: Placement, blocks: list[int]) -> Iterator[str]:
         if min(blocks) < max(blocks):

@@ -84,36 +84,19 @@ def choose(model: str, settings: Mapping[str, Any], data: int | None) -> Chosen:
     return Chosen(architecture, replace(training, **changes), launch)
 
 
-def transformer_costs(
-    model: str, system: System, settings: Mapping[str, Any], data: int | None, **common: Any
-) -> TransformerCosts:
-    """Costs of a model that is named, on a system that is.
+def transformer_costs(chosen: Chosen, system: System, layers: str | None, **common: Any) -> TransformerCosts:
+    """Costs of a model in training on a system.
 
     Parameters
     ----------
-    model
-        A name or a file.
-    system
-        Where it runs.
-    settings
-        By the names of `SETTINGS`, and ``layout``: a Megatron-LM layout string, or `BALANCED`.
-    data
-        Data-parallel copies, if given.
+    layers
+        A Megatron-LM layout string, or `BALANCED`; that of the model's file by default.
     common
         What `TransformerCosts` takes besides.
     """
-    chosen = choose(model, settings, data)
-    pieces = chosen.launch.pieces if chosen.launch is not None else None
-    balance = settings.get("layout") == BALANCED
-    if balance:
-        pieces = None
-    elif "layout" in settings:
-        pieces, _ = parse_layout(str(settings["layout"]), chosen.architecture, 1)
-    return TransformerCosts(
-        chosen.architecture,
-        chosen.training,
-        system,
-        pieces,
-        balance=balance,
-        **common,
-    )
+    balance, pieces = layers == BALANCED, None
+    if layers is None and chosen.launch is not None:
+        pieces = chosen.launch.pieces
+    elif layers is not None and not balance:
+        pieces, _ = parse_layout(layers, chosen.architecture, 1)
+    return TransformerCosts(chosen.architecture, chosen.training, system, pieces, balance=balance, **common)

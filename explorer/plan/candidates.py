@@ -4,27 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
 from itertools import product
-from math import gcd, isqrt
 
+import schedules
+from explorer.config.recipe import AbstractCosts
 from explorer.config.system import System
 from explorer.core.errors import UsageError
+from explorer.core.placement import loop, vee
 from explorer.costs.architecture import Architecture
 from explorer.costs.balance import balanced
+from explorer.costs.degrees import misfit, nearest_divisor
 from explorer.costs.layout import format_layout, split
 from explorer.costs.problem import TransformerCosts
 from explorer.costs.training import Piece, Training
 
 SCHEDULES = ("1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half")
 """Those tried unless others are asked for; 1F1B and its interleaved kin are what Megatron-LM runs."""
-IN_A_V = ("zb-v", "v-half", "v-min", "v-zb", "dualpipe-v")
-"""Schedules with two stages a device, down the devices and up again."""
-_SPLIT = ("zb-h1", "zb-h2", "zb-v", "zb-auto", "v-min", "v-half", "v-zb", "interleaved-zb")
-"""Schedules that run W apart from I."""
 _MICROBATCHES = (1, 2, 4, 8)
 _LEAST_TOKENS = 8192
 """Tokens that a context-parallel rank has at least: shorter sequences are not split."""
 _CHUNKS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
+
+
+class Pattern(Enum):
+    """Which stages a schedule puts on one device."""
+
+    ROUND = "round and round"
+    VEE = "down the devices and up again"
+    OTHER = "in another way"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a plan needs to know of a schedule, whatever the sizes.
+
+    Parameters
+    ----------
+    stages
+        A device, by default.
+    pattern
+        Which of them.
+    splits
+        Whether W runs apart from I.
+    dealt
+        Whether the number of stages a device is an option of its own.
+    """
+
+    stages: int
+    pattern: Pattern
+    splits: bool
+    dealt: bool
+
+
+@cache
+def shape(name: str) -> Shape:
+    """The shape of a schedule, read off a small one."""
+    named = schedules.find(name)
+    small = named(*_SMALL, recipe=AbstractCosts().problem)
+    placement = small.placement
+    stages = placement.stages // placement.devices
+    pattern = Pattern.OTHER
+    if stages and placement == loop(*_SMALL, stages):
+        pattern = Pattern.ROUND
+    elif placement == vee(*_SMALL):
+        pattern = Pattern.VEE
+    return Shape(max(stages, 1), pattern, small.splits_backward, "chunks" in named.options)
+
+
+_SMALL = (4, 8)
+"""Devices and microbatches of the schedule that `shape` looks at."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +202,7 @@ class Candidate:
     @property
     def options(self) -> dict[str, object]:
         """The schedule's own."""
-        return {"chunks": self.virtual} if self.schedule == "interleaved-1f1b" else {}
+        return {"chunks": self.virtual} if shape(self.schedule).dealt else {}
 
     def flags(self, wish: Wish) -> str | None:
         """As Megatron-LM takes it; None for a schedule that it does not have."""
@@ -222,28 +272,28 @@ def titan_flags(candidate: Candidate, wish: Wish) -> str | None:
 
 def illegal(candidate: Candidate, wish: Wish) -> str | None:
     """Why a setting cannot run, with the nearest that can; None if it can."""
-    architecture, tensor = wish.architecture, candidate.tensor
-    split_up = {"attention heads": architecture.heads, "devices of a node": wish.system.devices_per_node}
-    if architecture.latent is None:
-        split_up["key-value heads"] = architecture.key_value_heads
-    for of, number in split_up.items():
-        if number % tensor:
-            near = _divisor(gcd(*split_up.values()), tensor)
-            return f"tensor parallelism of {tensor} does not divide {number} {of}; nearest is {near}"
     if wish.devices % candidate.group:
-        inside = tensor * candidate.context
+        inside = candidate.tensor * candidate.context
         return (
             f"tensor x context x pipeline parallelism of {candidate.group} does not divide {wish.devices} devices; "
             + (
-                f"nearest is a pipeline of {_divisor(wish.devices // inside, candidate.pipeline)}"
+                f"nearest is a pipeline of {nearest_divisor(wish.devices // inside, candidate.pipeline)}"
                 if wish.devices % inside == 0
                 else f"nor does {inside} of the first two"
             )
         )
-    if wish.sequence % candidate.context:
-        near = _divisor(wish.sequence, candidate.context)
-        return f"context parallelism of {candidate.context} does not divide {wish.sequence} tokens; nearest is {near}"
-    return _illegal_batch(candidate, wish) or _illegal_experts(candidate, wish) or _illegal_stages(candidate, wish)
+    ranks = candidate.data(wish) * candidate.context
+    if ranks % candidate.expert:
+        near = nearest_divisor(ranks, candidate.expert)
+        return (
+            f"expert parallelism of {candidate.expert} does not divide {ranks} data- and context-parallel ranks; "
+            f"nearest is {near}"
+        )
+    return (
+        misfit(wish.architecture, candidate.training(wish), wish.system)
+        or _illegal_batch(candidate, wish)
+        or _illegal_stages(candidate, wish)
+    )
 
 
 def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:
@@ -282,7 +332,7 @@ def _illegal_stages(candidate: Candidate, wish: Wish) -> str | None:
         )
     if layers < stages:
         return f"{layers} layers do not fill {stages} stages; use at most {layers}"
-    if candidate.recompute == "full" and candidate.schedule in _SPLIT:
+    if candidate.recompute == "full" and shape(candidate.schedule).splits:
         return (
             f"{candidate.schedule} runs W apart from I, and after recomputing whole layers that holds more than is "
             "modelled; use 1f1b or interleaved-1f1b, or recompute nothing"
@@ -290,26 +340,6 @@ def _illegal_stages(candidate: Candidate, wish: Wish) -> str | None:
     if candidate.schedule != "1f1b" and candidate.pipeline == 1:
         return f"{candidate.schedule} on one pipeline device is 1f1b"
     return None
-
-
-def _illegal_experts(candidate: Candidate, wish: Wish) -> str | None:
-    experts, data = wish.architecture.experts, candidate.data(wish)
-    if candidate.expert == 1:
-        return None
-    if experts is None:
-        return "expert parallelism needs a model with experts"
-    ranks = data * candidate.context
-    for number, of in ((experts.count, "experts"), (ranks, "data- and context-parallel ranks")):
-        if number % candidate.expert:
-            near = _divisor(gcd(experts.count, ranks), candidate.expert)
-            return f"expert parallelism of {candidate.expert} does not divide {number} {of}; nearest is {near}"
-    return None
-
-
-def _divisor(number: int, near: int) -> int:
-    """The divisor of a number that is nearest."""
-    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
-    return min((*small, *(number // d for d in small)), key=lambda d: (abs(d - near), d))
 
 
 def candidates(wish: Wish) -> Iterator[Candidate]:
@@ -325,11 +355,11 @@ def candidates(wish: Wish) -> Iterator[Candidate]:
             yield from _with_schedules(base, wish.schedules)
 
 
-def _with_schedules(base: Candidate, schedules: tuple[str, ...]) -> Iterator[Candidate]:
-    for name in schedules:
-        for virtual in _CHUNKS if name == "interleaved-1f1b" else (2 if name in IN_A_V else 1,):
-            for by_time in (False, True):
-                yield replace(base, schedule=name, virtual=virtual, balanced=by_time)
+def _with_schedules(base: Candidate, names: tuple[str, ...]) -> Iterator[Candidate]:
+    for name in names:
+        known = shape(name)
+        for virtual, by_time in product(_CHUNKS if known.dealt else (known.stages,), (False, True)):
+            yield replace(base, schedule=name, virtual=virtual, balanced=by_time)
 
 
 def _powers(most: int) -> Iterator[int]:

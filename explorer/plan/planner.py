@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import schedules
 from explorer import api
 from explorer.core.errors import ExplorerError, Inapplicable, UsageError
 from explorer.core.op import Kind
-from explorer.core.placement import Placement, loop, vee
+from explorer.core.placement import loop, vee
 from explorer.costs.layers import flops
 from explorer.evaluation.results import Evaluation
-from explorer.plan.candidates import IN_A_V, Candidate, Wish, candidates, illegal
+from explorer.plan.candidates import Candidate, Pattern, Wish, candidates, illegal, shape
 
 OVER = "over the memory of a device"
-_ROUND = ("1f1b", "zb-h1", "interleaved-1f1b")
-"""Schedules that go round the devices, and whose first device holds what `least_memory` says."""
+_KNOWN_WARM_UP = ("1f1b", "zb-h1", "interleaved-1f1b")
+"""Schedules whose first device holds what `floor` says."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,22 @@ class Plan:
         How many were evaluated.
     fallen
         Why others were not, and how many each time.
-    closest
-        If nothing fits: what misses by least.
     illegal
         Why those that are not legal are not, and how many each time.
     schedules
         Those that were tried.
+    closest, enough
+        If nothing fits: what misses by least, and what fits on more devices.
     """
 
     best: tuple[Outcome, ...]
     tried: int
     evaluated: int
     fallen: Counter[str]
+    illegal: Counter[str]
+    schedules: tuple[str, ...]
     closest: Outcome | None = None
-    illegal: Counter[str] = field(default_factory=Counter)
-    schedules: tuple[str, ...] = ()
+    enough: Outcome | None = None
 
 
 def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
@@ -112,40 +113,44 @@ def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
     return Outcome(candidate, wish, result, result.makespan, most, peaks.index(most))
 
 
-def least_seconds(candidate: Candidate, wish: Wish) -> Fraction:
-    """No order takes less: all microbatches' work on the device that has most of it, without a gap.
+@dataclass(frozen=True)
+class Floor:
+    """What no order of a setting's ops can do without.
 
-    On the average device, where it is not known which stages a schedule puts together.
+    Parameters
+    ----------
+    memory
+        Bytes that some device needs.
+    seconds
+        Of an iteration.
     """
-    placement = _placement(candidate, wish)
-    work = [chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in candidate.costs(wish).workload(placement).chunks]
-    if candidate.schedule not in (*_ROUND, *IN_A_V):
-        return candidate.microbatches(wish) * Fraction(sum(work), candidate.pipeline)
-    busiest = max(sum(work[chunk] for chunk in resident) for resident in placement.resident)
-    return candidate.microbatches(wish) * Fraction(busiest)
+
+    memory: int
+    seconds: Fraction
 
 
-def _placement(candidate: Candidate, wish: Wish) -> Placement:
-    """In a V down and up again, else round and round."""
-    pipeline, count = candidate.pipeline, candidate.microbatches(wish)
-    return vee(pipeline, count) if candidate.schedule in IN_A_V else loop(pipeline, count, candidate.virtual)
+def floor(candidate: Candidate, wish: Wish) -> Floor:
+    """The least memory and time of a setting, without building its schedule.
 
-
-def least_memory(candidate: Candidate, wish: Wish) -> int:
-    """Bytes that some device needs: the average one's weights, or the first's with what its warm-up holds.
-
-    1F1B and ZB-H1 hold as many microbatches there as there are devices, interleaved 1F1B one chunk more than its
-    2 (p - 1) + (v - 1) p of warm-up (arXiv:2104.04473, section 2.2; arXiv:2401.10241, section 2).
+    Time: all microbatches' work on the device that has most of it, without a gap; on the average one, where it is not
+    known which stages a schedule puts together. Memory: the average device's weights, or the first's with what its
+    warm-up holds. 1F1B and ZB-H1 hold as many microbatches there as there are devices, interleaved 1F1B one chunk more
+    than its 2 (p - 1) + (v - 1) p of warm-up (arXiv:2104.04473, section 2.2; arXiv:2401.10241, section 2).
     """
-    pipeline, virtual, placement = candidate.pipeline, candidate.virtual, _placement(candidate, wish)
+    pipeline, virtual, count = candidate.pipeline, candidate.virtual, candidate.microbatches(wish)
+    pattern = shape(candidate.schedule).pattern
+    placement = vee(pipeline, count) if pattern is Pattern.VEE else loop(pipeline, count, virtual)
     chunks = candidate.costs(wish).workload(placement).chunks
-    average = sum(chunk.static for chunk in chunks) // pipeline
-    if candidate.schedule not in _ROUND:
-        return average
-    first = [chunks[chunk] for chunk in placement.resident[0]]
-    inside = pipeline if virtual == 1 else 2 * (pipeline - 1) + (virtual - 1) * pipeline + 1
-    held = min(inside, candidate.microbatches(wish) * virtual) * min(chunk.activation for chunk in first)
-    return max(average, sum(chunk.static for chunk in first) + held)
+    work = [chunk.seconds[Kind.F] + chunk.seconds[Kind.B] for chunk in chunks]
+    memory, longest = sum(chunk.static for chunk in chunks) // pipeline, Fraction(sum(work), pipeline)
+    if pattern is not Pattern.OTHER:
+        longest = max(sum((work[chunk] for chunk in resident), Fraction(0)) for resident in placement.resident)
+    if candidate.schedule in _KNOWN_WARM_UP:
+        first = [chunks[chunk] for chunk in placement.resident[0]]
+        inside = pipeline if virtual == 1 else 2 * (pipeline - 1) + (virtual - 1) * pipeline + 1
+        held = min(inside, count * virtual) * min(chunk.activation for chunk in first)
+        memory = max(memory, sum(chunk.static for chunk in first) + held)
+    return Floor(memory, count * longest)
 
 
 def plan(
@@ -164,17 +169,19 @@ def plan(
         if (reason := illegal(candidate, wish)) is not None:
             fallen["not legal"] += 1
             reasons[reason] += 1
-        elif (needed := least_memory(candidate, wish)) > wish.room:
+            continue
+        least = floor(candidate, wish)
+        if least.memory > wish.room:
             fallen["over the memory of a device, whatever the order"] += 1
-            heavy.append((needed, candidate))
+            heavy.append((least.memory, candidate))
         else:
-            promising.append((least_seconds(candidate, wish), candidate))
+            promising.append((least.seconds, candidate))
     promising.sort(key=lambda pair: pair[0])
     best: list[Outcome] = []
     closest: Outcome | None = None
     evaluated = 0
-    for place, (least, candidate) in enumerate(promising):
-        if len(best) == top and least >= best[-1].seconds:
+    for place, (seconds, candidate) in enumerate(promising):
+        if len(best) == top and seconds >= best[-1].seconds:
             fallen["slower than the best, whatever the order"] += len(promising) - place
             break
         progress(place)
@@ -192,9 +199,11 @@ def plan(
         else:
             fallen[OVER] += 1
             closest = min((found for found in (closest, outcome) if found), key=lambda found: found.memory)
-    if not best:
-        closest = _closest(heavy, wish, closest)
-    return Plan(tuple(best), len(grid), evaluated, fallen, None if best else closest, reasons, wish.schedules)
+    if best:
+        return Plan(tuple(best), len(grid), evaluated, fallen, reasons, wish.schedules)
+    closest = _closest(heavy, wish, closest)
+    enough = None if closest is None else enough_devices(wish)
+    return Plan((), len(grid), evaluated, fallen, reasons, wish.schedules, closest, enough)
 
 
 def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome | None) -> Outcome | None:
@@ -224,9 +233,9 @@ def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
             return None
         for candidate in candidates(larger):
             frugal = candidate.recompute == "full" and candidate.microbatch == 1 and not candidate.balanced
-            if not frugal or candidate.schedule == "interleaved-1f1b" or illegal(candidate, larger) is not None:
+            if not frugal or shape(candidate.schedule).dealt or illegal(candidate, larger) is not None:
                 continue
-            if least_memory(candidate, larger) > wish.room:
+            if floor(candidate, larger).memory > wish.room:
                 continue
             try:
                 outcome = evaluate(candidate, larger)

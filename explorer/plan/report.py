@@ -13,8 +13,8 @@ from rich.text import Text
 
 from explorer.costs.layout import format_layout
 from explorer.evaluation.reasons import Share, shares
-from explorer.plan.candidates import Candidate, titan_flags
-from explorer.plan.planner import OVER, Outcome, Plan, enough_devices
+from explorer.plan.candidates import Candidate, shape, titan_flags
+from explorer.plan.planner import OVER, Outcome, Plan
 from explorer.reports import numbers
 from explorer.reports.tables import fitted
 
@@ -32,7 +32,7 @@ def table(found: Plan, width: int = 160) -> RenderableType:
         parts += [Text(line) for line in _launch(found.best[0])]
         parts += [Text(line, "yellow") for line in _tight(found.best[0])]
     elif found.closest is not None:
-        parts.append(Text(misses(found.closest)))
+        parts.append(Text(misses(found.closest, found.enough)))
     else:
         why = found.illegal.most_common(1)
         parts.append(Text(f"no setting of the grid can run; most often because {why[0][0] if why else 'of sizes'}"))
@@ -80,10 +80,9 @@ def _summary(found: Plan) -> str:
     )
 
 
-def misses(outcome: Outcome) -> str:
-    """By how much a setting does not fit."""
+def misses(outcome: Outcome, larger: Outcome | None) -> str:
+    """By how much a setting does not fit, and on how many devices one does."""
     over = outcome.memory - outcome.wish.room
-    larger = enough_devices(outcome.wish)
     change = (
         f"no more devices of this system, to 64 times as many, make it fit with a batch of {outcome.wish.global_batch}"
         if larger is None
@@ -103,7 +102,7 @@ def mine(outcome: Outcome, found: Plan) -> str:
         return f"yours ({own}) does not fit: device {outcome.device} needs {numbers.size(over)} more than it has"
     time = numbers.time(outcome.seconds, "s")
     if not found.best or outcome.seconds <= found.best[0].seconds:
-        return f"yours ({own}) takes {time}: none is better"
+        return f"yours ({own}) takes {time}: none that was tried is faster"
     best = found.best[0]
     rank = sum(other.seconds < outcome.seconds for other in found.best) + 1
     place = f"place {rank}" if rank <= len(found.best) else f"behind the first {len(found.best)}"
@@ -121,6 +120,7 @@ def contract(found: Plan) -> dict[str, Any]:
     return {
         "best": [_outcome(outcome) for outcome in found.best],
         "closest": None if found.closest is None else _outcome(found.closest),
+        "enough": None if found.enough is None else _outcome(found.enough) | {"devices": found.enough.wish.devices},
         "tried": found.tried,
         "evaluated": found.evaluated,
         "fallen": dict(found.fallen),
@@ -152,7 +152,7 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 def _cells(outcome: Outcome) -> Iterator[tuple[str, str]]:
     candidate, wish = outcome.candidate, outcome.wish
-    chunks = f" x {candidate.virtual}" if candidate.schedule == "interleaved-1f1b" else ""
+    chunks = f" x {candidate.virtual}" if shape(candidate.schedule).dealt else ""
     chunks += ", balanced" if candidate.balanced else ""
     yield "tp", str(candidate.tensor)
     yield "pp", str(candidate.pipeline)
@@ -187,7 +187,7 @@ def _context(candidate: Candidate) -> str:
 
 
 def _named(candidate: Candidate) -> str:
-    chunks = f" x {candidate.virtual}" if candidate.virtual > 1 else ""
+    chunks = f" x {candidate.virtual}" if shape(candidate.schedule).dealt else ""
     chunks += ", balanced layers" if candidate.balanced else ""
     return (
         f"tp {candidate.tensor}, pp {candidate.pipeline}, {_context(candidate)}microbatch {candidate.microbatch}, "

@@ -13,7 +13,7 @@ from explorer.core.op import Kind
 from explorer.core.placement import Placement
 from explorer.core.problem import Problem
 from explorer.core.units import as_number
-from explorer.costs.layers import Line
+from explorer.costs.explain import Line
 from explorer.costs.training import Piece
 from explorer.reports import numbers
 from explorer.reports.tables import cautions

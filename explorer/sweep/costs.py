@@ -17,7 +17,7 @@ from explorer.core.errors import Inapplicable, UsageError, nearest
 from explorer.core.placement import Placement
 from explorer.core.problem import Communication, Problem
 from explorer.core.units import duration, number, quantity
-from explorer.costs.select import FLAGS, SETTINGS, is_detailed, transformer_costs
+from explorer.costs.select import FLAGS, SETTINGS, choose, is_detailed, transformer_costs
 
 TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step")
 ABSTRACT = (*TIMES, "per_stage")
@@ -107,10 +107,9 @@ def _costs_of(named: tuple[tuple[str, Any], ...]) -> Costs:
             raise UsageError("costs layer by layer count the embedding and the head always; leave embeddings out")
         data = copies if "data_parallel" in given else None
         return transformer_costs(
-            model,
+            choose(model, settings, data),
             _system(given),
-            settings,
-            data,
+            settings.get("layout"),
             layout=replace(layout, copies=1),
             optimizer=optimizer,
             sync_on_links=on_links,

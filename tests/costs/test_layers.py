@@ -11,7 +11,8 @@ from explorer.config import catalogue
 from explorer.core.op import Kind
 from explorer.costs.architecture import Architecture, Experts, Latent
 from explorer.costs.collectives import ring
-from explorer.costs.layers import explain, flops, head_costs, layer_costs, parameters, parts_of, prediction_costs
+from explorer.costs.explain import explain
+from explorer.costs.layers import flops, head_costs, layer_costs, parameters, parts_of, prediction_costs
 from explorer.costs.training import Training
 
 A100 = catalogue.load_system("a100-sxm")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from explorer.core.errors import Malformed, UsageError
@@ -40,7 +41,7 @@ _MISTAKEN = {
     "--sequence-length": "--seq-length",
 }
 """Names of other tools for arguments that are read."""
-_SHARDED = ("--use-torch-fsdp2", "--use-megatron-fsdp", "--use-custom-fsdp")
+SHARDED = ("--use-torch-fsdp2", "--use-megatron-fsdp", "--use-custom-fsdp")
 _ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 _VARIABLE = re.compile(r"\$\{?(\w+)(?:\[@\])?(?::-([^}]*))?\}?")
 _ASSIGNED = re.compile(r"(?:^|;)\s*(?:export\s+)?(\w+)=([^(\s;]*)\s*(?=;|#|$)", re.MULTILINE)
@@ -100,31 +101,35 @@ def _filled(value: str, variables: Mapping[str, str]) -> str:
     return _VARIABLE.sub(one, value)
 
 
-def settings(text: str, where: str) -> dict[str, int | str]:
-    """Degrees, microbatch, stages and recomputation that a command line sets, by Megatron-LM's defaults.
+@dataclass(frozen=True)
+class Settings:
+    """How arguments spread and recompute a model, by Megatron-LM's defaults; names as in the arguments."""
+
+    tensor: int
+    pipeline: int
+    virtual: int
+    context: int
+    expert: int
+    microbatch: int
+    recompute: str
+    sequence_parallel: bool
+    distributed_optimizer: bool
+    sharded: bool
+
+
+def settings(given: dict[str, tuple[str, int]], where: str, layers: int) -> Settings:
+    """What `arguments` say of how a model of so many layers is trained.
 
     Raises
     ------
     Malformed
-        If a value is no positive whole number.
+        If there are none, or a value is no positive whole number.
+    UsageError
+        If layers would be left out.
     """
-    given = _Arguments(arguments(text, where), where)
-    if not given.given:
+    if not given:
         raise Malformed("no argument such as --tensor-model-parallel-size is given", where)
-    given.require_modelled()
-    recompute = given.given.get("--recompute-granularity", ("none", 0))[0]
-    found: dict[str, int | str] = {
-        "tensor": given.count("--tensor-model-parallel-size", 1),
-        "pipeline": given.count("--pipeline-model-parallel-size", 1),
-        "microbatch": given.count("--micro-batch-size", 1),
-        "context": given.count("--context-parallel-size", 1),
-        "expert": given.count("--expert-model-parallel-size", 1),
-        "virtual": given.count("--num-virtual-stages-per-pipeline-rank", 1),
-        "recompute": "selective" if given.flag("--recompute-activations") else recompute,
-    }
-    if "--num-layers-per-virtual-pipeline-stage" in given.given:
-        found["layers_a_stage"] = given.count("--num-layers-per-virtual-pipeline-stage")
-    return found
+    return _Arguments(given, where).settings(layers)
 
 
 class _Arguments:
@@ -161,12 +166,28 @@ class _Arguments:
                 f"{self.where}:{method[1]}",
             )
 
-    def launch(self) -> Launch:
+    def settings(self, layers: int) -> Settings:
         self.require_modelled()
+        tensor, pipeline = (self.count(f"--{what}-model-parallel-size", 1) for what in ("tensor", "pipeline"))
+        recompute = self.given.get("--recompute-granularity", ("",))[0] or "none"
+        return Settings(
+            tensor=tensor,
+            pipeline=pipeline,
+            virtual=self.virtual(layers, pipeline),
+            context=self.count("--context-parallel-size", 1),
+            expert=self.count("--expert-model-parallel-size", 1),
+            microbatch=self.count("--micro-batch-size", 1),
+            recompute="selective" if self.flag("--recompute-activations") else recompute,
+            sequence_parallel=self.flag("--sequence-parallel") and tensor > 1,
+            distributed_optimizer=self.flag("--use-distributed-optimizer"),
+            sharded=self.flag(*SHARDED),
+        )
+
+    def launch(self) -> Launch:
         architecture = self.architecture()
-        pipeline = self.count("--pipeline-model-parallel-size", 1)
-        pieces, virtual = self.stages(architecture, pipeline)
-        return Launch(architecture, self.training(pipeline), pipeline, virtual, pieces=pieces)
+        found = self.settings(architecture.layers)
+        pieces, virtual = self.stages(architecture, found.pipeline, found.virtual)
+        return Launch(architecture, self.training(found), found.pipeline, virtual, pieces=pieces)
 
     def architecture(self) -> Architecture:
         hidden, heads = self.count("--hidden-size"), self.count("--num-attention-heads")
@@ -254,51 +275,44 @@ class _Arguments:
             )
         return frozenset(layer for layer, one in enumerate(total) if one)
 
-    def training(self, pipeline: int) -> Training:
-        recompute = self.given.get("--recompute-granularity", ("",))[0] or "none"
-        if self.flag("--recompute-activations"):
-            recompute = "selective"
-        tensor, context = self.count("--tensor-model-parallel-size", 1), self.count("--context-parallel-size", 1)
-        microbatch, batch = self.count("--micro-batch-size", 1), self.given.get("--global-batch-size")
+    def training(self, found: Settings) -> Training:
         return Training(
             sequence=self.count("--seq-length"),
-            microbatch=microbatch,
-            global_batch=None if batch is None else self.count("--global-batch-size"),
-            tensor=tensor,
-            context=context,
-            expert=self.count("--expert-model-parallel-size", 1),
-            data=self.count("--data-parallel-size", self.count("--expert-model-parallel-size", 1)),
-            sharded_parameters=self.flag(*_SHARDED),
-            sequence_parallel=self.flag("--sequence-parallel") and tensor > 1,
-            recompute=recompute,
-            distributed_optimizer=self.flag("--use-distributed-optimizer"),
+            microbatch=found.microbatch,
+            global_batch=self.count("--global-batch-size") if "--global-batch-size" in self.given else None,
+            tensor=found.tensor,
+            context=found.context,
+            expert=found.expert,
+            data=self.count("--data-parallel-size", found.expert),
+            sequence_parallel=found.sequence_parallel,
+            recompute=found.recompute,
+            distributed_optimizer=found.distributed_optimizer,
+            sharded_parameters=found.sharded,
         )
 
-    def stages(self, architecture: Architecture, pipeline: int) -> tuple[tuple[Piece, ...] | None, int]:
+    def virtual(self, layers: int, pipeline: int) -> int:
+        """Stages a device."""
+        if "--num-layers-per-virtual-pipeline-stage" not in self.given:
+            return self.count("--num-virtual-stages-per-pipeline-rank", 1)
+        uneven = [name for name in _ENDS if name in self.given]
+        if uneven:
+            raise UsageError(f"{self.where}: {uneven[0]} goes with --num-virtual-stages-per-pipeline-rank")
+        each = self.count("--num-layers-per-virtual-pipeline-stage")
+        virtual = layers // (pipeline * each)
+        placed = virtual * pipeline * each
+        if placed != layers:
+            legal = [f"{n}" for n in range(1, layers // pipeline + 1) if layers % (pipeline * n) == 0]
+            near = f"legal are {', '.join(legal)} a virtual stage" if legal else f"{pipeline} does not divide {layers}"
+            raise UsageError(
+                f"{layers} layers on {pipeline} devices, {each} a virtual stage: only {placed} would be placed; {near}"
+            )
+        return virtual
+
+    def stages(self, architecture: Architecture, pipeline: int, virtual: int) -> tuple[tuple[Piece, ...] | None, int]:
         """What stages hold if the arguments say so, and how many a device has."""
-        layers = architecture.layers
+        layers, stages = architecture.layers, pipeline * virtual
         if "--pipeline-model-parallel-layout" in self.given:
             return parse_layout(self.given["--pipeline-model-parallel-layout"][0], architecture, pipeline)
-        uneven = [name for name in _ENDS if name in self.given]
-        if "--num-layers-per-virtual-pipeline-stage" in self.given:
-            if uneven:
-                raise UsageError(f"{self.where}: {uneven[0]} goes with --num-virtual-stages-per-pipeline-rank")
-            each = self.count("--num-layers-per-virtual-pipeline-stage")
-            virtual = layers // (pipeline * each)
-            if virtual * pipeline * each != layers:
-                placed = virtual * pipeline * each
-                legal = [f"{n}" for n in range(1, layers // pipeline + 1) if layers % (pipeline * n) == 0]
-                raise UsageError(
-                    f"{layers} layers on {pipeline} devices, {each} a virtual stage: only {placed} would be placed; "
-                    + (
-                        f"legal are {', '.join(legal)} a virtual stage"
-                        if legal
-                        else f"{pipeline} does not divide {layers}"
-                    )
-                )
-            return None, virtual
-        virtual = self.count("--num-virtual-stages-per-pipeline-rank", 1)
-        stages = pipeline * virtual
         ends = [self.flag(f"--account-for-{end}-in-pipeline-split") for end in ("embedding", "loss")]
         if any(ends):
             each, over = divmod(layers + sum(ends), stages)
@@ -310,7 +324,7 @@ class _Arguments:
             return split(architecture, stages, each - ends[0], each - ends[1]), virtual
         first, last = (self.count(name) if name in self.given else None for name in _ENDS)
         if first is None and last is None:
-            if layers % (pipeline * virtual):
+            if layers % stages:
                 raise UsageError(
                     f"{layers} layers do not divide into {pipeline} x {virtual} stages, as Megatron-LM wants it "
                     "without a layout; give --pipeline-model-parallel-layout, or other degrees"
@@ -321,4 +335,4 @@ class _Arguments:
                 f"{self.where}: --decoder-first-pipeline-num-layers and its kin are read with one stage a device only; "
                 "give --pipeline-model-parallel-layout instead"
             )
-        return split(architecture, pipeline * virtual, first, last), virtual
+        return split(architecture, pipeline, first, last), virtual
