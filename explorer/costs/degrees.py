@@ -16,14 +16,8 @@ def misfit(architecture: Architecture, training: Training, system: System) -> st
     parallelism, experts by expert parallelism.
     """
     tensor, context, expert, sequence = training.tensor, training.context, training.expert, training.sequence
-    split_up = {"attention heads": architecture.heads}
-    if architecture.latent is None:
-        split_up["key-value heads"] = architecture.key_value_heads
-    split_up["devices of a node"] = system.devices_per_node
-    for of, number in split_up.items():
-        if number % tensor:
-            near = nearest_divisor(gcd(*split_up.values()), tensor)
-            return f"tensor parallelism of {tensor} does not divide {number} {of}; nearest is {near}"
+    if wrong := tensor_misfit(architecture, tensor, system):
+        return wrong
     if sequence % context:
         near = nearest_divisor(sequence, context)
         return f"context parallelism of {context} does not divide {sequence} tokens; nearest is {near}"
@@ -37,6 +31,23 @@ def misfit(architecture: Architecture, training: Training, system: System) -> st
     if architecture.experts is not None and architecture.experts.count % expert:
         near = nearest_divisor(architecture.experts.count, expert)
         return f"expert parallelism of {expert} does not divide {architecture.experts.count} experts; nearest is {near}"
+    return None
+
+
+def tensor_misfit(architecture: Architecture, tensor: int, system: System) -> str | None:
+    """The same for tensor parallelism alone, which needs no other degree to be known."""
+    node = system.devices_per_node
+    split_up = {"attention heads": architecture.heads}
+    if architecture.latent is None:
+        split_up["key-value heads"] = architecture.key_value_heads
+    near = nearest_divisor(gcd(node, *split_up.values()), tensor)
+    for of, number in split_up.items():
+        if number % tensor:
+            return f"tensor parallelism of {tensor} does not divide {number} {of}; nearest is {near}"
+    if tensor > node:
+        return f"tensor parallelism of {tensor} does not fit a node of {node}; use at most {near}"
+    if node % tensor:
+        return f"tensor parallelism of {tensor} does not divide {node} devices of a node; nearest is {near}"
     return None
 
 

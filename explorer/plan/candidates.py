@@ -15,7 +15,7 @@ from explorer.core.errors import UsageError
 from explorer.core.placement import loop, vee
 from explorer.costs.architecture import Architecture
 from explorer.costs.balance import balanced
-from explorer.costs.degrees import misfit, nearest_divisor
+from explorer.costs.degrees import misfit, nearest_divisor, tensor_misfit
 from explorer.costs.layout import format_layout, split
 from explorer.costs.problem import TransformerCosts
 from explorer.costs.training import Piece, Training
@@ -272,6 +272,8 @@ def titan_flags(candidate: Candidate, wish: Wish) -> str | None:
 
 def illegal(candidate: Candidate, wish: Wish) -> str | None:
     """Why a setting cannot run, with the nearest that can; None if it can."""
+    if wrong := tensor_misfit(wish.architecture, candidate.tensor, wish.system):
+        return wrong
     if wish.devices % candidate.group:
         inside = candidate.tensor * candidate.context
         return (

@@ -95,7 +95,7 @@ def test_a_plan_and_ones_own_setting(model: str) -> None:
     words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "4", "--global-batch", "8", "--json"]
     done = CliRunner().invoke(app, [*words, "--schedules", "1f1b", "--mine", "--tensor-model-parallel-size 3"])
     shown = json.loads(done.stdout)
-    assert shown["mine"].startswith("yours cannot run: tensor x context x pipeline parallelism of 3 does not")
+    assert shown["mine"].startswith("yours cannot run: tensor parallelism of 3 does not divide 8")
     times = [row["seconds"] for row in shown["best"]]
     assert times == sorted(times)
     assert all(row["fits_memory"] for row in shown["best"])

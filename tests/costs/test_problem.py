@@ -127,7 +127,7 @@ def test_ranks_are_laid_out_tensor_then_data_then_pipeline() -> None:
 def test_groups_that_do_not_fit_are_refused() -> None:
     with pytest.raises(Inapplicable, match="tensor parallelism of 16 does not divide 8 key-value heads"):
         costs(training=replace(TRAINING, tensor=16))
-    with pytest.raises(Inapplicable, match="tensor parallelism of 16 does not divide 8 devices of a node"):
+    with pytest.raises(Inapplicable, match="tensor parallelism of 16 does not fit a node of 8"):
         costs(training=replace(TRAINING, tensor=16), architecture=replace(MODEL, key_value_heads=32))
     with pytest.raises(Inapplicable, match="context parallelism of 3 does not divide 4096 tokens"):
         costs(training=replace(TRAINING, context=3))
