@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from solvers.orders.earliest import earliest
+from solvers.orders.earliest import earliest, no_times, working_space
+from solvers.orders.estimate import estimate, tails
+
+CRITICAL = 0.3
+"""How often a critical op is moved; else any."""
+
+NEXT, FAR = 0.5, 11
+"""How often an op changes places with its neighbour; else it goes up to so many places further."""
 
 
 @register_jitable
@@ -63,10 +70,12 @@ def _recount(t: Any, class_of: Any, order: Any, memory: Any, first: int, last: i
 
 
 def anneal(
-    t: Any, class_of: Any, order: Any, ends: Any, best: Any, memory: Any, work: Any, columns: Any,
+    t: Any, class_of: Any, order: Any, ends: Any, best: Any, memory: Any,
     moves: int, warm: float, cold: float, spans: bool, random: Any,
 ) -> int:  # fmt: skip
-    """Simulated annealing over orders: a critical op is moved past its neighbours, or any op past some.
+    """Simulated annealing over orders: a critical op, or any op, is moved past some of its neighbours.
+
+    How long an order would take is estimated before it is evaluated; most moves end there.
 
     Parameters
     ----------
@@ -74,54 +83,58 @@ def anneal(
         (ops,) both start as the known order; ``best`` ends as the best found.
     memory
         (ops,) what each device holds before each position.
-    work, columns
-        Working space and columns (begun, there, why, path) of `earliest`.
     moves
         How many moves are tried.
     warm, cold
         The first and the last temperature, in ticks.
     spans
-        Whether the longest device span counts, not the makespan.
+        Whether the longest device span counts, not the makespan. There is no estimate of it.
     random
         A generator of random numbers.
     """
-    begun, there, why, path = columns
-    position = np.empty(len(order), np.int64)
-    now = earliest(t, class_of, order, ends, begun, there, why, work)
-    if spans:
-        now = _span(t, class_of, order, ends, begun)
+    ops, work = len(order), working_space(len(t.space))
+    times, others = no_times(ops), no_times(ops)
+    position, path = np.empty(ops, np.int64), np.empty(ops, np.int64)
+    tail, head = np.empty(ops, np.int64), np.empty(ops, np.int64)
+    for p in range(ops):
+        position[order[p]] = p
+    now = _value(t, class_of, order, ends, times, work, spans)
     record = now
     fresh = True
     found = 0
     for move in range(moves):
         if fresh:
-            for p in range(len(order)):
-                position[order[p]] = p
-            found = _critical(t, class_of, order, ends, begun, why, path)
+            found = _critical(t, class_of, order, ends, times, path)
+            tails(t, class_of, order, ends, position, times[3], tail)
             fresh = False
-        if found > 0 and random.random() < 0.8:
-            n = path[int(random.random() * found)]
-        else:
-            n = int(random.random() * len(order))
-        d = t.device[class_of[n]]
-        p = position[n]
-        reach = 1 if random.random() < 0.5 else 1 + int(random.random() * 11)
-        q = p - reach if random.random() < 0.7 else p + reach
+        n = path[int(random.random() * found)] if random.random() < CRITICAL else int(random.random() * ops)
+        d, p = t.device[class_of[n]], position[n]
+        reach = 1 if random.random() < NEXT else 1 + int(random.random() * FAR)
+        q = p - reach if random.random() < 0.5 else p + reach
         if q < ends[d] or q >= ends[d + 1] or not shift(t, class_of, order, memory, d, p, q):
             continue
-        then = earliest(t, class_of, order, ends, begun, there, why, work)
-        if then >= 0 and spans:
-            then = _span(t, class_of, order, ends, begun)
-        heat = warm * (cold / warm) ** (move / moves)
-        if then >= 0 and (then <= now or random.random() < np.exp((now - then) / heat)):
-            now, fresh = then, True
-            if now < record:
-                record = now
-                for i in range(len(order)):
-                    best[i] = order[i]
-        else:
+        first, last = min(p, q), max(p, q)
+        most = now - warm * (cold / warm) ** (move / moves) * np.log(1 - random.random())
+        then = -1
+        if spans or estimate(t, class_of, order, ends, d, first, last, times, tail, head) <= most:
+            then = _value(t, class_of, order, ends, others, work, spans)
+        if then < 0 or then > most:
             shift(t, class_of, order, memory, d, q, p)
+            continue
+        now, fresh = then, True
+        times, others = others, times
+        for i in range(first, last + 1):
+            position[order[i]] = i
+        if now < record:
+            record = now
+            best[:] = order
     return int(record)
+
+
+@register_jitable
+def _value(t: Any, class_of: Any, order: Any, ends: Any, times: Any, work: Any, spans: bool) -> int:
+    makespan = earliest(t, class_of, order, ends, times, work)
+    return _span(t, class_of, order, ends, times[0]) if spans and makespan >= 0 else makespan
 
 
 @register_jitable
@@ -135,8 +148,9 @@ def _span(t: Any, class_of: Any, order: Any, ends: Any, begun: Any) -> int:
 
 
 @register_jitable
-def _critical(t: Any, class_of: Any, order: Any, ends: Any, begun: Any, why: Any, path: Any) -> int:
+def _critical(t: Any, class_of: Any, order: Any, ends: Any, times: Any, path: Any) -> int:
     """Write the ops of a chain that makes the makespan into ``path``; how many."""
+    begun, why = times[0], times[2]
     n, latest = -1, -1
     for d in range(len(t.space)):
         if ends[d + 1] > ends[d]:

@@ -9,7 +9,26 @@ from numba.extending import register_jitable
 
 
 @register_jitable
-def earliest(t: Any, class_of: Any, order: Any, ends: Any, begun: Any, there: Any, why: Any, work: Any) -> int:
+def no_times(ops: int) -> Any:
+    """(begun, there, why, sequence), each (ops,).
+
+    Starts, arrivals at other devices, the op whose end or product each op waited for (-1 for none), and all ops in an
+    order in which none is before one that it waits for.
+    """
+    return np.empty(ops, np.int64), np.empty(ops, np.int64), np.empty(ops, np.int64), np.empty(ops, np.int64)
+
+
+@register_jitable
+def working_space(devices: int) -> Any:
+    """(position, idle_from, stack, waiting, link_free): the last (devices * devices,), others (devices,)."""
+    return (
+        np.empty(devices, np.int64), np.empty(devices, np.int64), np.empty(devices, np.int64),
+        np.empty(devices, np.int64), np.empty(devices * devices, np.int64),
+    )  # fmt: skip
+
+
+@register_jitable
+def earliest(t: Any, class_of: Any, order: Any, ends: Any, times: Any, work: Any) -> int:
     """The earliest timeline of an order; when all is done, -1 if the order deadlocks.
 
     Parameters
@@ -18,11 +37,12 @@ def earliest(t: Any, class_of: Any, order: Any, ends: Any, begun: Any, there: An
         Tables, each op's class, and the devices' orders, one behind the other.
     ends
         (devices + 1,) where each device's order begins and ends.
-    begun, there, why
-        (ops,) written: starts, arrivals at other devices, and the op whose end or product each waited for, -1 for none.
+    times
+        As `no_times` makes it; written.
     work
-        [position, idle_from, stack, waiting, link_free] of which the last has (devices * devices,), others (devices,).
+        As `working_space` makes it.
     """
+    begun, there, why, sequence = times
     position, idle_from, stack, waiting, link_free = work
     devices = len(t.space)
     for n in range(len(order)):
@@ -55,6 +75,7 @@ def earliest(t: Any, class_of: Any, order: Any, ends: Any, begun: Any, there: An
                     start, cause = arrival, of
             begun[n] = start
             why[n] = cause
+            sequence[len(order) - left] = n
             now = start + t.busy[c]
             last = n
             if t.target[c] >= 0:

@@ -157,17 +157,14 @@ def annealed(shop: Shop, orders: list[IntArray], moves: int, *, heat: float, spa
     seed
         Of its random choices.
     """
-    devices, ops = len(shop.space), len(shop)
     ends, order = _ends(shop), np.concatenate(orders)
     change = (shop.column("held") - shop.column("freed"))[order]
     total = np.cumsum(change) - change
-    memory = total - np.repeat(total[np.minimum(ends[:-1], ops - 1)], np.diff(ends))
-    work = (*(np.zeros(devices, np.int64) for _ in range(4)), np.zeros(devices * devices, np.int64))
-    columns = tuple(np.zeros(ops, np.int64) for _ in range(4))
+    memory = total - np.repeat(total[np.minimum(ends[:-1], len(order) - 1)], np.diff(ends))
     best = order.copy()
     warm = max(heat * float(shop.column("busy").mean()), 1e-3)
     compiled(anneal)(
-        tables(shop, True), shop.class_of, order.copy(), ends, best, memory, work, columns,
+        tables(shop, True), shop.class_of, order.copy(), ends, best, memory,
         moves, warm, warm / 20, spans, np.random.default_rng(seed),
     )  # fmt: skip
     return shop.schedule(_cut(shop, best))

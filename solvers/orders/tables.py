@@ -22,6 +22,10 @@ class Tables(NamedTuple):
         (classes,) but for ``first``; ``forward`` says whether the class is of kind F.
     paired
         (classes,) for F the class of I or B at the same stage; -1 for others.
+    user
+        (classes,) the class that needs the product on another device; -1 for none.
+    closing
+        (classes,) from an op's start until its chunk's gradient synchronisation and a step behind it are done, at least.
     start_of, classes
         Device d has ``classes[start_of[d]:start_of[d + 1]]``.
     nested
@@ -54,6 +58,8 @@ class Tables(NamedTuple):
     sync: Any
     group: Any
     paired: Any
+    user: Any
+    closing: Any
     start_of: Any
     classes: Any
     nested: Any
@@ -73,6 +79,7 @@ def tables(shop: Shop, compile: bool) -> Tables:
     """The tables of a shop, as arrays to be compiled for or as lists."""
     classes, placement = shop.classes, shop.placement
     backward = {(c.group, c.stage): i for i, c in enumerate(classes) if c.kind in (Kind.I, Kind.B)}
+    user = {c.source: i for i, c in enumerate(classes) if c.source >= 0 and classes[c.source].device != c.device}
     group_of, rank_of = np.zeros(placement.microbatches, np.int64), np.zeros(placement.microbatches, np.int64)
     for group, members in enumerate(shop.members):
         group_of[list(members)] = group
@@ -86,6 +93,11 @@ def tables(shop: Shop, compile: bool) -> Tables:
         "first": shop.first,
         "forward": [c.kind is Kind.F for c in classes],
         "paired": [backward[c.group, c.stage] if c.kind is Kind.F else -1 for c in classes],
+        "user": [user.get(i, -1) for i in range(len(classes))],
+        "closing": [
+            c.duration + int(shop.problem.sync[c.sync]) + shop.problem.steps[c.device] if c.sync >= 0 else 0
+            for c in classes
+        ],
         "start_of": np.cumsum([0, *map(len, shop.of_device)]),
         "classes": [c for device in shop.of_device for c in device],
         "nested": nested,
