@@ -14,7 +14,7 @@ from solvers.bounds import Bound, best_bound, span_bound
 from solvers.crossing import crossings
 from solvers.incumbent import SEEDS, Incumbent, Progress, Watch
 from solvers.optimum import one_by_one, optimum, too_little_memory
-from solvers.orders.known import annealed, followed, listed
+from solvers.orders.known import annealing, followed, listed
 from solvers.outcome import Found, Infeasible, Proved, Unknown
 from solvers.pace import entering, entering_edges
 from solvers.refute import Heed, refute
@@ -42,11 +42,18 @@ PACED, PACED_OPS, PACE_SHARE = 24, 1300, 0.3
 SOLVE_UP_TO = 6000
 """Ops up to which CP-SAT gets anywhere."""
 
-HEATS = (1.0, 0.3, 0.6)
-"""First temperatures of successive rounds of annealing."""
+HEATS, ROUND = (1.0, 0.3, 0.6), (50_000, 800_000)
+"""First temperatures of successive short rounds of annealing, and the moves of the first and of the longest."""
+
+SLOW_HEATS, SLOW_MOVES, OP_MOVES_A_SECOND = (0.15, 0.08), 4_000_000, 500_000_000
+"""First temperatures of slow rounds, and their moves where time is no limit.
+
+Where it is, they get as many as a machine makes that tries so many moves a second, times the ops. So the same time
+limit brings the same moves; a slower machine ends before it has cooled down.
+"""
 
 SHARE = 0.25
-"""The part of the time limit that annealing may take before CP-SAT."""
+"""The part of the time limit that short rounds of annealing may take, and slow ones too."""
 
 REFUTE_SHARE = 0.6
 """The part of the time left in which CP-SAT refutes horizons before it searches under the best."""
@@ -132,10 +139,13 @@ def search(
             _stretch(best, shop, time_limit, workers, seed)
         if not best.proved and len(shop) >= STRETCH_FROM:
             _pace(best, shop, time_limit, seed)
+        seeded = best.timeline.schedule
         if not best.proved and ANNEAL_FROM <= len(shop) <= ANNEAL_UP_TO:
             _anneal(best, shop, best.seconds + (time_limit - best.seconds) * SHARE, seed)
         if not best.proved and len(shop) <= SOLVE_UP_TO and time_limit < math.inf:
             interrupted = _refute(best, split, time_limit, workers, seed)
+        if not best.proved and not interrupted and ANNEAL_FROM <= len(shop) <= ANNEAL_UP_TO:
+            _anneal_slowly(best, shop, seeded, time_limit, seed)
         if not best.proved and not interrupted and len(shop) <= SOLVE_UP_TO:
             interrupted = _solve(best, split, time_limit, workers, seed)
     except KeyboardInterrupt:
@@ -224,19 +234,41 @@ def _stretch(best: Incumbent, shop: Shop, time_limit: float, workers: int, seed:
 
 
 def _anneal(best: Incumbent, shop: Shop, until: float, seed: int) -> None:
-    """Rounds of annealing from the best so far, until time is up or three rounds bring nothing."""
+    """Short rounds of annealing from the best so far, until time is up or three rounds bring nothing."""
     best.tell("annealing")
-    moves, idle, turn = 50_000, 0, 0
-    spans = best.objective is Objective.SPAN
+    idle, turn = 0, 0
+    moves, most = ROUND
     while idle < len(HEATS) and best.seconds < until and not best.proved:
-        orders = shop.conformed(best.timeline.schedule)
-        assert orders is not None, "the best schedule is one of this placement"
-        heat = HEATS[turn % len(HEATS)]
-        found = annealed(shop, orders, moves, heat=heat, spans=spans, seed=seed + turn)
-        better = best.offer(found, "annealing")
+        better = _cool(best, shop, best.timeline.schedule, moves, HEATS[turn % len(HEATS)], until, seed + turn)
         idle = 0 if better else idle + 1
         turn += 1
-        moves = min(moves * 2, 800_000)
+        moves = min(moves * 2, most)
+
+
+def _anneal_slowly(best: Incumbent, shop: Shop, start: Schedule, time_limit: float, seed: int) -> None:
+    """Slow rounds from where the short ones began: the best of those need not be near the best of all."""
+    best.tell("annealing slowly")
+    seconds = time_limit * SHARE / len(SLOW_HEATS)
+    moves = SLOW_MOVES if seconds == math.inf else math.ceil(seconds * OP_MOVES_A_SECOND / len(shop))
+    until = min(best.seconds + time_limit * SHARE, time_limit)
+    for turn, heat in enumerate(SLOW_HEATS):
+        if best.seconds < until and not best.proved:
+            _cool(best, shop, start, moves, heat, until, seed + turn)
+
+
+def _cool(
+    best: Incumbent, shop: Shop, start: Schedule, moves: int, heat: float, until: float, seed: int
+) -> bool:  # fmt: skip
+    """One round of annealing, as far as time allows; whether it brought something better."""
+    orders = shop.conformed(start)
+    assert orders is not None, "the schedule is one of this placement"
+    better = False
+    spans = best.objective is Objective.SPAN
+    for found in annealing(shop, orders, moves, heat=heat, spans=spans, seed=seed):
+        better |= found is not None and best.offer(found, "annealing")
+        if best.proved or best.seconds > until:
+            break
+    return better
 
 
 def _refute(best: Incumbent, split: bool, time_limit: float, workers: int, seed: int) -> bool:

@@ -70,8 +70,8 @@ def _recount(t: Any, class_of: Any, order: Any, memory: Any, first: int, last: i
 
 
 def anneal(
-    t: Any, class_of: Any, order: Any, ends: Any, best: Any, memory: Any,
-    moves: int, warm: float, cold: float, spans: bool, random: Any,
+    t: Any, class_of: Any, order: Any, ends: Any, best: Any, record: int, memory: Any,
+    move: int, until: int, moves: int, warm: float, cold: float, spans: bool, random: Any,
 ) -> int:  # fmt: skip
     """Simulated annealing over orders: a critical op, or any op, is moved past some of its neighbours.
 
@@ -80,17 +80,24 @@ def anneal(
     Parameters
     ----------
     order, best
-        (ops,) both start as the known order; ``best`` ends as the best found.
+        (ops,) the present order, and the best found; both are written.
+    record
+        Ticks of the best; -1 if the present order is the first.
     memory
         (ops,) what each device holds before each position.
-    moves
-        How many moves are tried.
+    move, until, moves
+        From which move to which of how many this call tries.
     warm, cold
         The first and the last temperature, in ticks.
     spans
         Whether the longest device span counts, not the makespan. There is no estimate of it.
     random
         A generator of random numbers.
+
+    Returns
+    -------
+    int
+        Ticks of the best.
     """
     ops, work = len(order), working_space(len(t.space))
     times, others = no_times(ops), no_times(ops)
@@ -99,10 +106,11 @@ def anneal(
     for p in range(ops):
         position[order[p]] = p
     now = _value(t, class_of, order, ends, times, work, spans)
-    record = now
+    if record < 0:
+        record = now
     fresh = True
     found = 0
-    for move in range(moves):
+    for tried in range(move, until):
         if fresh:
             found = _critical(t, class_of, order, ends, times, path)
             tails(t, class_of, order, ends, position, times[3], tail)
@@ -114,7 +122,7 @@ def anneal(
         if q < ends[d] or q >= ends[d + 1] or not shift(t, class_of, order, memory, d, p, q):
             continue
         first, last = min(p, q), max(p, q)
-        most = now - warm * (cold / warm) ** (move / moves) * np.log(1 - random.random())
+        most = now - warm * (cold / warm) ** (tried / moves) * np.log(1 - random.random())
         then = -1
         if spans or estimate(t, class_of, order, ends, d, first, last, times, tail, head) <= most:
             then = _value(t, class_of, order, ends, others, work, spans)

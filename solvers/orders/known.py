@@ -21,6 +21,10 @@ COMPILE_FROM = 3000
 """Ops started by list schedules, in all, from which loading the compiled loop is quicker than running the plain one."""
 
 
+OP_MOVES = 50_000_000
+"""Moves of annealing between two looks at what it found, times the ops."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """How a list schedule chooses.
@@ -141,7 +145,9 @@ def _cut(shop: Shop, order: IntArray) -> list[IntArray]:
     return [order[start:end] for start, end in pairwise(ends.tolist())]
 
 
-def annealed(shop: Shop, orders: list[IntArray], moves: int, *, heat: float, spans: bool, seed: int) -> Schedule:
+def annealing(
+    shop: Shop, orders: list[IntArray], moves: int, *, heat: float, spans: bool, seed: int
+) -> Iterator[Schedule | None]:
     """The best of the orders that simulated annealing passes through.
 
     Parameters
@@ -151,20 +157,30 @@ def annealed(shop: Shop, orders: list[IntArray], moves: int, *, heat: float, spa
     moves
         How many moves it tries; it looks at none that breaks the limit or an input on the same device.
     heat
-        The first temperature, in mean durations of an op.
+        The first temperature, in mean durations of an op; the last one is a twentieth.
     spans
         Whether the longest device span is to be short, not the makespan.
     seed
         Of its random choices.
+
+    Yields
+    ------
+    Schedule or None
+        Several times a second: the best so far, if there is a better one than before. The first is no worse than the
+        orders given.
     """
     ends, order = _ends(shop), np.concatenate(orders)
     change = (shop.column("held") - shop.column("freed"))[order]
     total = np.cumsum(change) - change
     memory = total - np.repeat(total[np.minimum(ends[:-1], len(order) - 1)], np.diff(ends))
-    best = order.copy()
+    best, record = order.copy(), -1
+    table, loop, random = tables(shop, True), compiled(anneal), np.random.default_rng(seed)
     warm = max(heat * float(shop.column("busy").mean()), 1e-3)
-    compiled(anneal)(
-        tables(shop, True), shop.class_of, order.copy(), ends, best, memory,
-        moves, warm, warm / 20, spans, np.random.default_rng(seed),
-    )  # fmt: skip
-    return shop.schedule(_cut(shop, best))
+    step = 1 + OP_MOVES // len(order)
+    for move in range(0, moves, step):
+        found = loop(
+            table, shop.class_of, order, ends, best, record, memory,
+            move, min(move + step, moves), moves, warm, warm / 20, spans, random,
+        )  # fmt: skip
+        yield shop.schedule(_cut(shop, best)) if found != record else None
+        record = found

@@ -25,7 +25,7 @@ class Tables(NamedTuple):
     user
         (classes,) the class that needs the product on another device; -1 for none.
     closing
-        (classes,) from an op's start until its chunk's gradient synchronisation and a step behind it are done, at least.
+        (classes,) from an op's start until its chunk's gradient synchronisation and the step are done, at least.
     start_of, classes
         Device d has ``classes[start_of[d]:start_of[d + 1]]``.
     nested
