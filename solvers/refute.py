@@ -17,7 +17,7 @@ from solvers.solve import Watch, solve
 NEAR = 2000
 """A horizon nearer to the bound than one in so many is left to the search."""
 
-EACH = 0.35
+EACH = 0.45
 """The part of the time left that one horizon gets at most."""
 
 

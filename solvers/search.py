@@ -45,17 +45,17 @@ SOLVE_UP_TO = 6000
 HEATS, ROUND = (1.0, 0.3, 0.6), (50_000, 800_000)
 """First temperatures of successive short rounds of annealing, and the moves of the first and of the longest."""
 
-SLOW_HEATS, SLOW_MOVES, OP_MOVES_A_SECOND = (0.15, 0.08), 4_000_000, 500_000_000
+SLOW_HEATS, SLOW_MOVES, OP_MOVES_A_SECOND = (0.15, 0.08), 4_000_000, 700_000_000
 """First temperatures of slow rounds, and their moves where time is no limit.
 
 Where it is, they get as many as a machine makes that tries so many moves a second, times the ops. So the same time
 limit brings the same moves; a slower machine ends before it has cooled down.
 """
 
-SHARE = 0.25
-"""The part of the time limit that short rounds of annealing may take, and slow ones too."""
+SHORT_SHARE, SLOW_SHARE = 0.1, 0.3
+"""The part of the time left that short rounds of annealing may take, and of the whole time that slow ones may."""
 
-REFUTE_SHARE = 0.6
+REFUTE_SHARE = 0.55
 """The part of the time left in which CP-SAT refutes horizons before it searches under the best."""
 
 Named = tuple[str, Schedule]
@@ -141,7 +141,7 @@ def search(
             _pace(best, shop, time_limit, seed)
         seeded = best.timeline.schedule
         if not best.proved and ANNEAL_FROM <= len(shop) <= ANNEAL_UP_TO:
-            _anneal(best, shop, best.seconds + (time_limit - best.seconds) * SHARE, seed)
+            _anneal(best, shop, best.seconds + (time_limit - best.seconds) * SHORT_SHARE, seed)
         if not best.proved and len(shop) <= SOLVE_UP_TO and time_limit < math.inf:
             interrupted = _refute(best, split, time_limit, workers, seed)
         if not best.proved and not interrupted and ANNEAL_FROM <= len(shop) <= ANNEAL_UP_TO:
@@ -248,17 +248,15 @@ def _anneal(best: Incumbent, shop: Shop, until: float, seed: int) -> None:
 def _anneal_slowly(best: Incumbent, shop: Shop, start: Schedule, time_limit: float, seed: int) -> None:
     """Slow rounds from where the short ones began: the best of those need not be near the best of all."""
     best.tell("annealing slowly")
-    seconds = time_limit * SHARE / len(SLOW_HEATS)
+    seconds = time_limit * SLOW_SHARE / len(SLOW_HEATS)
     moves = SLOW_MOVES if seconds == math.inf else math.ceil(seconds * OP_MOVES_A_SECOND / len(shop))
-    until = min(best.seconds + time_limit * SHARE, time_limit)
+    until = min(best.seconds + time_limit * SLOW_SHARE, time_limit)
     for turn, heat in enumerate(SLOW_HEATS):
         if best.seconds < until and not best.proved:
             _cool(best, shop, start, moves, heat, until, seed + turn)
 
 
-def _cool(
-    best: Incumbent, shop: Shop, start: Schedule, moves: int, heat: float, until: float, seed: int
-) -> bool:  # fmt: skip
+def _cool(best: Incumbent, shop: Shop, start: Schedule, moves: int, heat: float, until: float, seed: int) -> bool:
     """One round of annealing, as far as time allows; whether it brought something better."""
     orders = shop.conformed(start)
     assert orders is not None, "the schedule is one of this placement"
