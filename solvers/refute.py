@@ -10,14 +10,14 @@ from solvers.bounds import Bound
 from solvers.incumbent import Incumbent
 from solvers.model import build
 from solvers.optimum import evaluated_again
-from solvers.outcome import Found, Infeasible, Outcome, Proved
+from solvers.outcome import Found, Infeasible, Outcome, Proved, Unknown
 from solvers.scope import Objective, first_starts, searching
 from solvers.solve import Watch, solve
 
 NEAR = 2000
 """A horizon nearer to the bound than one in so many is left to the search."""
 
-EACH = 0.45
+EACH = 0.4
 """The part of the time left that one horizon gets at most."""
 
 
@@ -50,16 +50,20 @@ def refute(best: Incumbent, split: bool, until: float, *, workers: int, seed: in
     watch
         Is told of an interruption, which ends it too.
     """
-    known = best.ticks
+    known, precedences = best.ticks, True
     while known > best.bound.ticks and best.seconds < until and not watch.stopped:
         half = (known - best.bound.ticks) // 2
         if half < best.ticks // NEAR:
             return
         horizon = best.bound.ticks + half
         limit = (until - best.seconds) * EACH
-        outcome = within(best, split, horizon, time_limit=limit, workers=workers, seed=seed, watch=watch)
+        outcome = within(
+            best, split, horizon, time_limit=limit, workers=workers, seed=seed, watch=watch, precedences=precedences
+        )
         if outcome is None:
             return
+        if isinstance(outcome, Unknown):  # from here on it is hard
+            precedences = False
         if isinstance(outcome, Infeasible):
             best.raise_bound(Bound(horizon + 1, f"search (CP-SAT): no order is done in {horizon} ticks"))
             continue
@@ -71,7 +75,15 @@ def refute(best: Incumbent, split: bool, until: float, *, workers: int, seed: in
 
 
 def within(
-    best: Incumbent, split: bool, horizon: int, *, time_limit: float, workers: int, seed: int, watch: Watch
+    best: Incumbent,
+    split: bool,
+    horizon: int,
+    *,
+    time_limit: float,
+    workers: int,
+    seed: int,
+    watch: Watch,
+    precedences: bool = True,
 ) -> Outcome | None:
     """Search the orders whose objective is a horizon at most.
 
@@ -90,4 +102,4 @@ def within(
     scope = searching(problem, placement, split=split, objective=best.objective, horizon=last, floor=floor)
     model = build(problem, scope)
     model.cp.add(model.value <= horizon)
-    return solve(model, time_limit=time_limit, workers=workers, seed=seed, watch=watch)
+    return solve(model, time_limit=time_limit, workers=workers, seed=seed, watch=watch, precedences=precedences)

@@ -42,7 +42,7 @@ PACED, PACED_OPS, PACE_SHARE = 24, 1300, 0.3
 SOLVE_UP_TO = 6000
 """Ops up to which CP-SAT gets anywhere."""
 
-HEATS, ROUND = (1.0, 0.3, 0.6), (50_000, 800_000)
+HEATS, ROUND = (1.0, 0.3, 0.6), (50_000, 200_000)
 """First temperatures of successive short rounds of annealing, and the moves of the first and of the longest."""
 
 SLOW_HEATS, SLOW_MOVES, OP_MOVES_A_SECOND = (0.15, 0.08), 4_000_000, 700_000_000
@@ -51,6 +51,9 @@ SLOW_HEATS, SLOW_MOVES, OP_MOVES_A_SECOND = (0.15, 0.08), 4_000_000, 700_000_000
 Where it is, they get as many as a machine makes that tries so many moves a second, times the ops. So the same time
 limit brings the same moves; a slower machine ends before it has cooled down.
 """
+
+SLOW_ABOVE = 200
+"""A gap smaller than one in so many is left to CP-SAT."""
 
 SHORT_SHARE, SLOW_SHARE = 0.1, 0.3
 """The part of the time left that short rounds of annealing may take, and of the whole time that slow ones may."""
@@ -246,7 +249,9 @@ def _anneal(best: Incumbent, shop: Shop, until: float, seed: int) -> None:
 
 
 def _anneal_slowly(best: Incumbent, shop: Shop, start: Schedule, time_limit: float, seed: int) -> None:
-    """Slow rounds from where the short ones began: the best of those need not be near the best of all."""
+    """Slow rounds from where the short ones began, unless the gap is small; their best need not be near the best."""
+    if best.ticks - best.bound.ticks < best.ticks // SLOW_ABOVE:
+        return
     best.tell("annealing slowly")
     seconds = time_limit * SLOW_SHARE / len(SLOW_HEATS)
     moves = SLOW_MOVES if seconds == math.inf else math.ceil(seconds * OP_MOVES_A_SECOND / len(shop))
