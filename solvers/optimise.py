@@ -285,22 +285,29 @@ def _best(
     """The best of the placements' answers; its bound is the least of all."""
     started = time.monotonic()
     answers: list[tuple[Placement, Answer]] = []
-    for place, placement in enumerate(candidates):
-        problem = recipe(placement)
-        if len(candidates) > 1:
-            _require_equal_devices(problem)
-        left = settings.time_limit - (time.monotonic() - started)
-        answer = search(
-            problem, placement, split=settings.split, known=seeds(), objective=settings.objective,
-            time_limit=max(0.0, left / (len(candidates) - place)), workers=settings.workers, seed=settings.seed,
-            watch=watch,
-        )  # fmt: skip
-        answers.append((placement, answer))
-        if answer.interrupted:
-            break
+    interrupted = False
+    try:
+        for place, placement in enumerate(candidates):
+            problem = recipe(placement)
+            if len(candidates) > 1:
+                _require_equal_devices(problem)
+            left = settings.time_limit - (time.monotonic() - started)
+            answer = search(
+                problem, placement, split=settings.split, known=seeds(), objective=settings.objective,
+                time_limit=max(0.0, left / (len(candidates) - place)), workers=settings.workers, seed=settings.seed,
+                watch=watch,
+            )  # fmt: skip
+            answers.append((placement, answer))
+            if interrupted := answer.interrupted:
+                break
+    except KeyboardInterrupt:  # between two searches; what one of them has found stands
+        if not answers:
+            raise
+        interrupted = True
     feasible = [(p, a, a.outcome) for p, a in answers if not isinstance(a.outcome, Infeasible)]
     if len(candidates) == 1 or not feasible:
-        return answers[0]
+        placement, answer = answers[0]
+        return placement, replace(answer, interrupted=interrupted)
     placement, best, outcome = min(feasible, key=lambda one: one[2].ticks)
     bounds = [a.bound for _, a, _ in feasible if a.bound is not None]
     least = min(bounds, key=lambda bound: bound.ticks)
@@ -313,7 +320,7 @@ def _best(
         Proved(outcome.ticks, outcome.timeline) if proved else Found(outcome.ticks, bound.ticks, outcome.timeline)
     )  # fmt: skip
     seconds = time.monotonic() - started
-    return placement, replace(best, outcome=final, bound=bound, seconds=seconds, interrupted=answers[-1][1].interrupted)
+    return placement, replace(best, outcome=final, bound=bound, seconds=seconds, interrupted=interrupted)
 
 
 def _require_equal_devices(problem: Problem) -> None:

@@ -151,9 +151,10 @@ def search(
             _anneal_slowly(best, shop, seeded, time_limit, seed)
         if not best.proved and not interrupted and len(shop) <= SOLVE_UP_TO:
             interrupted = _solve(best, split, time_limit, workers, seed)
+        best.require_checked()
     except KeyboardInterrupt:
         interrupted = True
-    best.require_checked()
+        best.require_checked()
     outcome = (
         Proved(best.ticks, best.timeline) if best.proved else Found(best.ticks, best.bound.ticks, best.timeline)
     )  # fmt: skip

@@ -276,6 +276,23 @@ def test_an_interruption_while_named_schedules_are_made_loses_nothing(monkeypatc
     assert [(point.limit.text, point.answer.interrupted) for point in points] == [("2", True)]
 
 
+def test_an_interruption_between_placements_loses_nothing() -> None:
+    costs, first, second = AbstractCosts(forward=Fraction(1)), linear(2, 3), along([1, 0], 3)
+
+    def recipe(placement: Placement) -> Problem:
+        if placement == second:
+            raise KeyboardInterrupt
+        return costs.problem(placement)
+
+    result = optimise(recipe, [first, second], Settings())
+    assert result.answer.interrupted
+    assert result.placement == first
+    assert result.timeline is not None
+    assert verify(result.timeline, result.problem) == []
+    assert result.answer.bound is not None
+    assert result.answer.bound.reason.endswith("not all placements were searched")
+
+
 def test_named_schedules_are_made_once_and_kept() -> None:
     made: list[str] = []
 
