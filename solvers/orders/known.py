@@ -20,7 +20,6 @@ from solvers.shop import Shop
 COMPILE_FROM = 3000
 """Ops started by list schedules, in all, from which loading the compiled loop is quicker than running the plain one."""
 
-
 OP_MOVES = 50_000_000
 """Moves of annealing between two looks at what it found, times the ops."""
 
