@@ -333,6 +333,78 @@ def test_yaml_with_names_of_attributes(tmp_path: Path) -> None:
     assert (launch.architecture.layers, launch.pipeline) == (12, 4)
 
 
+PLAIN = "model:\n  num_layers: 12\n  hidden_size: 512\n  num_attention_heads: 8\n  seq_length: 1024\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"---\n{PLAIN}",
+        f"# ---- model ----\n{PLAIN}",
+        f"{PLAIN}# --num-layers 64\n",
+        f"{PLAIN}more:\n  --vocab-size: 1000\n",
+        PLAIN.replace("_", "-"),
+        PLAIN.replace("num_layers", '"num_layers"').replace("12", '"12"'),
+        PLAIN.replace("  ", "").replace("model:\n", ""),
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace("num_layers", "--num-layers"),
+    ],
+)
+def test_plain_keys_of_yaml_are_read_whatever_is_beside_them(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(text.encode())
+    architecture = read(str(path)).architecture
+    assert architecture is not None
+    assert (architecture.layers, architecture.hidden, architecture.heads) == (12, 512, 8)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        *[(word, True) for word in ("true", "True", "YES", "on", "y", "true  # as trained")],
+        *[(word, False) for word in ("false", "FALSE", "no", "Off", "n", "null", "Null", "~", "", "# not yet")],
+    ],
+)
+@pytest.mark.parametrize("key", ["use_distributed_optimizer", "--use-distributed-optimizer"])
+def test_flags_of_yaml_are_its_words_for_true_and_false(key: str, word: str, value: bool, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{PLAIN}  {key}: {word}\n")
+    training = read(str(path)).training
+    assert training is not None
+    assert training.distributed_optimizer is value
+
+
+def test_null_in_yaml_is_not_given(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{PLAIN}  num_experts: null\n  ffn_hidden_size:\n  recompute_granularity: ~\n")
+    launch = read(str(path))
+    assert launch.architecture is not None
+    assert launch.training is not None
+    assert launch.architecture.experts is None
+    assert launch.architecture.feed_forward == 4 * 512, "Megatron-LM's default"
+    assert launch.training.recompute == "none"
+
+
+@pytest.mark.parametrize("word", ["maybe", "0", "1", "$FLAG", "[true]"])
+def test_flags_of_yaml_that_are_neither_true_nor_false_are_refused(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{PLAIN}  sequence_parallel: {word}\n")
+    with pytest.raises(Malformed) as caught:
+        read(str(path))
+    assert f"config.yaml:6: --sequence-parallel must be true or false, got {word!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("after", "value"), [("", True), ("| tee log", True), ("${MORE[@]}", True), ("2>&1", True), ("no", False)]
+)
+def test_what_follows_a_flag_in_a_script_may_be_the_shells(after: str, value: bool, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace("--recompute-activations", f"--multi-latent-attention {after}"))
+    architecture = read(str(path)).architecture
+    assert architecture is not None
+    assert (architecture.latent is not None) is value
+
+
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.txt"
     path.write_text("")

@@ -45,7 +45,13 @@ SHARDED = ("--use-torch-fsdp2", "--use-megatron-fsdp", "--use-custom-fsdp")
 _ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 _VARIABLE = re.compile(r"\$\{?(\w+)(?:\[@\])?(?::-([^}]*))?\}?")
 _ASSIGNED = re.compile(r"(?:^|;)\s*(?:export\s+)?(\w+)=([^(\s;]*)\s*(?=;|#|$)", re.MULTILINE)
-_MAPPED = re.compile(r"^(\s+)([a-z][a-z0-9_]*):(?=\s)", re.MULTILINE)
+_YAML = (".yaml", ".yml")
+_KEY = r"^[ \t]*[\"']?(?:--)?([a-z][a-z0-9_-]*)[\"']?[ \t]*:"
+_MAPPED = re.compile(_KEY + r"(?=[ \t])", re.MULTILINE)
+_NULL = re.compile(_KEY + r"(?:[ \t]+(?:(?i:null)|~))?[ \t\r]*(?:[ \t]#.*)?$", re.MULTILINE)
+"""A key without a value, or with null: one that is not given, or the heading of others."""
+_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n")
+"""Words of YAML 1.1 for a flag, in any case."""
 
 
 def launch(text: str, where: str) -> Launch:
@@ -58,8 +64,8 @@ def launch(text: str, where: str) -> Launch:
     UsageError
         If they contradict each other.
     """
-    if where.endswith((".yaml", ".yml")) and "--" not in text:
-        text = _MAPPED.sub(r"\1--\2:", f" {text}".replace("\n", "\n "))
+    if where.endswith(_YAML):
+        text = _MAPPED.sub(r"--\1:", _NULL.sub("", text))
     return _Arguments(arguments(text, where), where).launch()
 
 
@@ -148,7 +154,17 @@ class _Arguments:
         return int(text)
 
     def flag(self, *names: str) -> bool:
-        return any(name in self.given and self.given[name][0].lower() != "false" for name in names)
+        return any([self._is_true(name) for name in names if name in self.given])
+
+    def _is_true(self, name: str) -> bool:
+        """A flag's word; none is true, and so is what is the shell's own behind it, such as ``| tee log``."""
+        text, line = self.given[name]
+        word = text.lower()
+        if word in _FALSE:
+            return False
+        if word and word not in _TRUE and (self.where.endswith(_YAML) or word.isalnum()):
+            raise Malformed(f"{name} must be true or false, got {text!r}", f"{self.where}:{line}")
+        return True
 
     def require_modelled(self) -> None:
         """Refuse what changes an iteration in a way that is not modelled."""
@@ -199,7 +215,7 @@ class _Arguments:
         assumed = []
         if "--fp8-format" in self.given:
             assumed.append(f"{self.where} trains with 8-bit products: times are those of 16 bits")
-        if self.flag("--num-experts"):
+        if "--num-experts" in self.given:
             if "--moe-router-topk" not in self.given:
                 assumed.append(f"{self.where} gives no --moe-router-topk: assumed are 2 experts a token")
             experts = Experts(
