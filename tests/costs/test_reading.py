@@ -220,6 +220,11 @@ def test_ends_that_count_as_layers(tmp_path: Path) -> None:
     pieces = read(str(path)).pieces
     assert pieces is not None
     assert [len(piece.layers) for piece in pieces] == [5, *[6] * 14, 5]
+    path.write_text(path.read_text().replace("94", "94 --num-layers-per-virtual-pipeline-stage 3"))
+    launch = read(str(path))
+    assert launch.pieces is not None
+    assert [len(piece.layers) for piece in launch.pieces] == [2, *[3] * 30, 2]
+    assert launch.virtual == 2
 
 
 def test_latent_attention_of_megatron() -> None:
@@ -305,6 +310,9 @@ def test_broken_torchtitan_says_where(change: tuple[str, str], said: str, tmp_pa
         ("--num-layers-per-virtual-pipeline-stage 3 --decoder-first-pipeline-num-layers 3", "goes with --num-virtual"),
         ("--num-attention-heads 97", "97 heads do not divide a width of 12288"),
         ("--num-layers 900000000", "at most 10000 layers"),
+        ("--recompute-method bogus", "--recompute-method must be uniform or block, got 'bogus'"),
+        ("--recompute-method uniform", "goes with --recompute-granularity full, not with selective"),
+        ("--recompute-num-layers no", "--recompute-num-layers must be a positive whole number"),
     ],
 )
 def test_what_is_not_modelled_is_refused(more: str, said: str, tmp_path: Path) -> None:
@@ -312,6 +320,59 @@ def test_what_is_not_modelled_is_refused(more: str, said: str, tmp_path: Path) -
     path.write_text(f"{SCRIPT.rstrip()} {more}\n")
     with pytest.raises(ExplorerError, match=said):
         read(str(path))
+
+
+@pytest.mark.parametrize("granularity", ["--recompute-activations", "--recompute-granularity full"])
+def test_layers_recomputed_together_are_refused(granularity: str, tmp_path: Path) -> None:
+    """What is recomputed at once, and held meanwhile, would be four layers; attention alone is as ever."""
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace("--recompute-activations", f"{granularity} --recompute-num-layers 4"))
+    if "full" in granularity:
+        with pytest.raises(Malformed, match=r"train.sh:13: --recompute-num-layers 4 keeps.*not modelled; 1 is"):
+            read(str(path))
+        path.write_text(path.read_text().replace("layers 4", "layers 1 --recompute-method uniform"))
+    training = read(str(path)).training
+    assert training is not None
+    assert training.recompute == ("full" if "full" in granularity else "selective")
+
+
+LAYOUT = "--pipeline-model-parallel-layout 'Et*6|(t*6|)*14,t*6L'"
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        ("--num-layers-per-virtual-pipeline-stage 3", "--num-virtual-stages-per-pipeline-rank 2"),
+        (LAYOUT, "--num-virtual-stages-per-pipeline-rank 2"),
+        (LAYOUT, "--num-layers-per-virtual-pipeline-stage 3"),
+        (LAYOUT, "--decoder-first-pipeline-num-layers 6"),
+        (LAYOUT, "--decoder-last-pipeline-num-layers 6"),
+        (LAYOUT, "--account-for-embedding-in-pipeline-split"),
+        (LAYOUT, "--account-for-loss-in-pipeline-split"),
+        ("--decoder-first-pipeline-num-layers 6", "--account-for-embedding-in-pipeline-split"),
+        ("--decoder-last-pipeline-num-layers 6", "--account-for-loss-in-pipeline-split"),
+    ],
+)
+def test_two_ways_to_say_what_stages_hold_are_refused(both: tuple[str, str], tmp_path: Path) -> None:
+    """Megatron-LM asserts against them too: megatron/training/arguments.py, uneven virtual pipeline parallelism."""
+    path = tmp_path / "train.sh"
+    for pair in (both, both[::-1]):
+        path.write_text(f"{SCRIPT.rstrip()} {' '.join(pair)}\n")
+        with pytest.raises(Malformed) as caught:
+            read(str(path))
+        names = [one.split()[0] for one in both]
+        assert f"train.sh:13: {names[0]} and {names[1]} both say what stages hold" in str(caught.value)
+
+
+def test_a_way_that_is_set_to_false_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"{PLAIN}  account_for_loss_in_pipeline_split: false\n  decoder_first_pipeline_num_layers: 3\n"
+        "  pipeline_model_parallel_size: 4\n"
+    )
+    pieces = read(str(path)).pieces
+    assert pieces is not None
+    assert [len(piece.layers) for piece in pieces] == [3] * 4
 
 
 def test_underscores_and_several_assignments_a_line(tmp_path: Path) -> None:

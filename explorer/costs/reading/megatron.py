@@ -42,7 +42,12 @@ _MISTAKEN = {
 }
 """Names of other tools for arguments that are read."""
 SHARDED = ("--use-torch-fsdp2", "--use-megatron-fsdp", "--use-custom-fsdp")
+_LAYOUT = "--pipeline-model-parallel-layout"
+_LAYERS_EACH, _STAGES_EACH = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
 _ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
+_COUNTED = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+_EXCLUSIVE = (((_LAYOUT,), (_LAYERS_EACH,), (_STAGES_EACH,)), ((_LAYOUT,), _ENDS, _COUNTED))
+"""What tells how many stages there are, and what tells how many layers they have: one way each."""
 _VARIABLE = re.compile(r"\$\{?(\w+)(?:\[@\])?(?::-([^}]*))?\}?")
 _ASSIGNED = re.compile(r"(?:^|;)\s*(?:export\s+)?(\w+)=([^(\s;]*)\s*(?=;|#|$)", re.MULTILINE)
 _YAML = (".yaml", ".yml")
@@ -154,7 +159,7 @@ class _Arguments:
         return int(text)
 
     def flag(self, *names: str) -> bool:
-        return any([self._is_true(name) for name in names if name in self.given])
+        return any(self._is_true(name) for name in names if name in self.given)
 
     def _is_true(self, name: str) -> bool:
         """A flag's word; none is true, and so is what is the shell's own behind it, such as ``| tee log``."""
@@ -175,17 +180,51 @@ class _Arguments:
                 "modelled",
                 f"{self.where}:{experts[1]}",
             )
-        method = self.given.get("--recompute-method")
-        if method is not None and method[0] == "block":
+        self.require_recompute_modelled()
+        for ways in _EXCLUSIVE:
+            told = [name for way in ways if (name := next(filter(self.is_set, way), None))]
+            if len(told) > 1:
+                raise Malformed(
+                    f"{told[0]} and {told[1]} both say what stages hold, and only one is obeyed; leave one out",
+                    f"{self.where}:{self.given[told[1]][1]}",
+                )
+
+    def require_recompute_modelled(self) -> None:
+        """Refuse recomputation that is neither of the attention nor of every layer by itself."""
+        granularity = self.recompute()
+        if "--recompute-method" in self.given:
+            method, line = self.given["--recompute-method"]
+            if method == "block":
+                raise Malformed(
+                    "--recompute-method block recomputes only some layers, which is not modelled; uniform is",
+                    f"{self.where}:{line}",
+                )
+            if method != "uniform":
+                raise Malformed(f"--recompute-method must be uniform or block, got {method!r}", f"{self.where}:{line}")
+            if granularity == "selective":
+                raise Malformed(
+                    "--recompute-method goes with --recompute-granularity full, not with selective recomputation",
+                    f"{self.where}:{line}",
+                )
+        together = self.count("--recompute-num-layers", 1)
+        if granularity == "full" and together != 1:
             raise Malformed(
-                "--recompute-method block recomputes only some layers, which is not modelled; uniform is",
-                f"{self.where}:{method[1]}",
+                f"--recompute-num-layers {together} keeps the input of one layer in {together} and has {together} in "
+                "memory while they are recomputed, which is not modelled; 1 is",
+                f"{self.where}:{self.given['--recompute-num-layers'][1]}",
             )
+
+    def is_set(self, name: str) -> bool:
+        return self.flag(name) if name in _COUNTED else name in self.given
+
+    def recompute(self) -> str:
+        if self.flag("--recompute-activations"):
+            return "selective"
+        return self.given.get("--recompute-granularity", ("",))[0] or "none"
 
     def settings(self, layers: int) -> Settings:
         self.require_modelled()
         tensor, pipeline = (self.count(f"--{what}-model-parallel-size", 1) for what in ("tensor", "pipeline"))
-        recompute = self.given.get("--recompute-granularity", ("",))[0] or "none"
         return Settings(
             tensor=tensor,
             pipeline=pipeline,
@@ -193,7 +232,7 @@ class _Arguments:
             context=self.count("--context-parallel-size", 1),
             expert=self.count("--expert-model-parallel-size", 1),
             microbatch=self.count("--micro-batch-size", 1),
-            recompute="selective" if self.flag("--recompute-activations") else recompute,
+            recompute=self.recompute(),
             sequence_parallel=self.flag("--sequence-parallel") and tensor > 1,
             distributed_optimizer=self.flag("--use-distributed-optimizer"),
             sharded=self.flag(*SHARDED),
@@ -308,12 +347,13 @@ class _Arguments:
 
     def virtual(self, layers: int, pipeline: int) -> int:
         """Stages a device."""
-        if "--num-layers-per-virtual-pipeline-stage" not in self.given:
-            return self.count("--num-virtual-stages-per-pipeline-rank", 1)
+        if _LAYERS_EACH not in self.given:
+            return self.count(_STAGES_EACH, 1)
         uneven = [name for name in _ENDS if name in self.given]
         if uneven:
-            raise UsageError(f"{self.where}: {uneven[0]} goes with --num-virtual-stages-per-pipeline-rank")
-        each = self.count("--num-layers-per-virtual-pipeline-stage")
+            raise UsageError(f"{self.where}: {uneven[0]} goes with {_STAGES_EACH}")
+        each = self.count(_LAYERS_EACH)
+        layers += sum(map(self.flag, _COUNTED))
         virtual = layers // (pipeline * each)
         placed = virtual * pipeline * each
         if placed != layers:
@@ -327,9 +367,9 @@ class _Arguments:
     def stages(self, architecture: Architecture, pipeline: int, virtual: int) -> tuple[tuple[Piece, ...] | None, int]:
         """What stages hold if the arguments say so, and how many a device has."""
         layers, stages = architecture.layers, pipeline * virtual
-        if "--pipeline-model-parallel-layout" in self.given:
-            return parse_layout(self.given["--pipeline-model-parallel-layout"][0], architecture, pipeline)
-        ends = [self.flag(f"--account-for-{end}-in-pipeline-split") for end in ("embedding", "loss")]
+        if _LAYOUT in self.given:
+            return parse_layout(self.given[_LAYOUT][0], architecture, pipeline)
+        ends = [self.flag(name) for name in _COUNTED]
         if any(ends):
             each, over = divmod(layers + sum(ends), stages)
             if over:
