@@ -86,6 +86,11 @@ class Architecture:
         Which layers (from 0) have experts; the others are dense.
     prediction_layers
         Layers of multi-token prediction after the last one (DeepSeek-V3, arXiv:2412.19437, section 2.2).
+    bytes_per_gradient
+        Of a parameter's gradient, as held and as all-reduced.
+    bytes_per_state
+        Of a parameter's optimiser state; by default a 32-bit copy and Adam's two moments (arXiv:1910.02054, section
+        3.1).
     assumed
         What the file did not say, in one sentence each.
     """
@@ -106,6 +111,8 @@ class Architecture:
     experts: Experts | None = None
     expert_layers: frozenset[int] = frozenset()
     prediction_layers: int = 0
+    bytes_per_gradient: int = 4
+    bytes_per_state: int = 12
     assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
