@@ -119,8 +119,9 @@ class Architecture:
         for name in ("layers", "hidden", "heads", "key_value_heads", "head_width", "feed_forward", "vocabulary"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{self.name}: {name} must be at least 1, got {getattr(self, name)}")
-        if self.layers > MOST_LAYERS:
-            raise UsageError(f"{self.name}: at most {MOST_LAYERS} layers, got {self.layers}")
+        for kind, count in (("layers", self.layers), ("layers of multi-token prediction", self.prediction_layers)):
+            if count > MOST_LAYERS:
+                raise UsageError(f"{self.name}: at most {MOST_LAYERS} {kind}, got {count}")
         if self.heads % self.key_value_heads:
             raise UsageError(f"{self.name}: {self.key_value_heads} key-value heads do not divide {self.heads} heads")
         if self.expert_layers and self.experts is None:

@@ -74,6 +74,14 @@ def test_deepseek_has_dense_first_layers_and_a_prediction_layer(tmp_path: Path) 
     assert architecture.latent is not None
 
 
+def test_infinite_numbers_of_what_is_not_read_are_passed_over(tmp_path: Path) -> None:
+    """``transformers`` writes such for Mamba layers: ``"time_step_limit": [0.0, Infinity]``."""
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"limit": float("nan"), "other": [0.0, float("inf")]}))
+    architecture = read(str(tmp_path)).architecture
+    assert architecture is not None
+    assert architecture.hidden == 4096
+
+
 def test_an_unknown_type_says_what_is_assumed(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"model_type": "novel"}))
     architecture = read(str(tmp_path)).architecture
@@ -95,6 +103,22 @@ def test_an_unknown_type_says_what_is_assumed(tmp_path: Path) -> None:
         (json.dumps(LLAMA | {"tie_word_embeddings": "false"}), "tie_word_embeddings must be true or false"),
         (json.dumps(LLAMA | {"n_layer": 12}), "n_layer is 12, and another name of it 32"),
         ("[" * 100_000, "nested too deeply"),
+        (
+            json.dumps(LLAMA | {"hidden_size": float("nan")}),
+            "hidden_size must be a whole number of at least 1, got nan",
+        ),
+        (json.dumps(LLAMA | {"n_layer": float("nan")}), "n_layer is nan, and another name of it 32"),
+        (
+            json.dumps(LLAMA | {"num_nextn_predict_layers": 10**9}),
+            "at most 10000 layers of multi-token prediction, got 1000000000",
+        ),
+        *[
+            (
+                json.dumps(CONFIGS["qwen3-30b-a3b"][0] | {"mlp_only_layers": [0, wrong]}),
+                f"mlp_only_layers must be numbers of layers, from 0, got {wrong!r}",
+            )
+            for wrong in ("x", None, {}, [1], -1, True, 1.0)
+        ],
     ],
 )
 def test_broken_configs_say_where(text: str, said: str, tmp_path: Path) -> None:
@@ -310,6 +334,9 @@ def test_broken_torchtitan_says_where(change: tuple[str, str], said: str, tmp_pa
         ("--num-layers-per-virtual-pipeline-stage 3 --decoder-first-pipeline-num-layers 3", "goes with --num-virtual"),
         ("--num-attention-heads 97", "97 heads do not divide a width of 12288"),
         ("--num-layers 900000000", "at most 10000 layers"),
+        ("--mtp-num-layers 900000000", "at most 10000 layers of multi-token prediction"),
+        ("--num-experts 8 --moe-layer-freq [1]*99999999999", "tells of 99999999999 layers, and there are 96"),
+        ("--num-experts 8 --moe-layer-freq [0,1]*48+[1]", "tells of 97 layers, and there are 96"),
         ("--recompute-method bogus", "--recompute-method must be uniform or block, got 'bogus'"),
         ("--recompute-method uniform", "goes with --recompute-granularity full, not with selective"),
         ("--recompute-num-layers no", "--recompute-num-layers must be a positive whole number"),

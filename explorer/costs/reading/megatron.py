@@ -316,18 +316,19 @@ class _Arguments:
         text, line = self.given["--moe-layer-freq"]
         if text.isdigit() and int(text):
             return frozenset(range(0, layers, int(text)))
-        total: list[int] = []
+        total, told = list[int](), 0
         for part in text.strip("()").split("+"):
-            match = re.fullmatch(r"\s*\(?\[([01](?:,\s*[01])*)\](?:\*(\d+))?\)?\s*", part)
+            match = re.fullmatch(r"\s*\(?\[([01](?:,\s*[01])*)\](?:\*(\d{1,12}))?\)?\s*", part)
             if not match:
                 raise Malformed(
                     f"--moe-layer-freq must be a number or such as [0]*3+[1]*58, got {text!r}", f"{self.where}:{line}"
                 )
-            total += [int(one) for one in match[1].split(",")] * int(match[2] or 1)
-        if len(total) != layers:
-            raise Malformed(
-                f"--moe-layer-freq tells of {len(total)} layers, and there are {layers}", f"{self.where}:{line}"
-            )
+            unit, times = [int(one) for one in match[1].split(",")], int(match[2] or 1)
+            told += len(unit) * times
+            if told <= layers:
+                total += unit * times
+        if told != layers:
+            raise Malformed(f"--moe-layer-freq tells of {told} layers, and there are {layers}", f"{self.where}:{line}")
         return frozenset(layer for layer, one in enumerate(total) if one)
 
     def training(self, found: Settings) -> Training:
