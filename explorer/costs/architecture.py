@@ -86,6 +86,11 @@ class Architecture:
         Which layers (from 0) have experts; the others are dense.
     prediction_layers
         Layers of multi-token prediction after the last one (DeepSeek-V3, arXiv:2412.19437, section 2.2).
+    bytes_per_gradient
+        Of a parameter's gradient, as held and as all-reduced.
+    bytes_per_state
+        Of a parameter's optimiser state; by default a 32-bit copy and Adam's two moments (arXiv:1910.02054, section
+        3.1).
     assumed
         What the file did not say, in one sentence each.
     """
@@ -106,14 +111,17 @@ class Architecture:
     experts: Experts | None = None
     expert_layers: frozenset[int] = frozenset()
     prediction_layers: int = 0
+    bytes_per_gradient: int = 4
+    bytes_per_state: int = 12
     assumed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "key_value_heads", "head_width", "feed_forward", "vocabulary"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{self.name}: {name} must be at least 1, got {getattr(self, name)}")
-        if self.layers > MOST_LAYERS:
-            raise UsageError(f"{self.name}: at most {MOST_LAYERS} layers, got {self.layers}")
+        for kind, count in (("layers", self.layers), ("layers of multi-token prediction", self.prediction_layers)):
+            if count > MOST_LAYERS:
+                raise UsageError(f"{self.name}: at most {MOST_LAYERS} {kind}, got {count}")
         if self.heads % self.key_value_heads:
             raise UsageError(f"{self.name}: {self.key_value_heads} key-value heads do not divide {self.heads} heads")
         if self.expert_layers and self.experts is None:

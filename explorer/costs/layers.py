@@ -21,8 +21,6 @@ from explorer.costs.training import Training
 
 ELEMENT = 2
 """Bytes of a weight or an activation, in 16 bits."""
-OPTIMIZER = 12
-"""Bytes a parameter of Adam in mixed precision: a 32-bit copy and two moments (arXiv:1910.02054, section 3.1)."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +200,7 @@ def layer_costs(architecture: Architecture, training: Training, system: System, 
     parts = parts_of(architecture, training, layer)
     sent = collectives_of(architecture, training, system, parts)
     size = -(-tokens(training) * architecture.hidden // _spread(training))
-    costs = _costs(parts, training, system, sent, message=ELEMENT * size, checkpoint=ELEMENT * size)
+    costs = _costs(architecture, parts, training, system, sent, message=ELEMENT * size, checkpoint=ELEMENT * size)
     seconds = {kind: max(costs.seconds[kind], system.overheads.layer) for kind in (Kind.F, Kind.I, Kind.W)}
     seconds[Kind.B] = seconds[Kind.I] + seconds[Kind.W]
     return replace(costs, seconds=seconds)
@@ -237,7 +235,7 @@ def prediction_costs(architecture: Architecture, training: Training, system: Sys
     head = _head(architecture, training)
     shared = replace(head, parameters=0)
     sent = collectives.of_head(architecture, training, system)
-    return whole.plus(_costs((joined, shared), training, system, sent, 0, None))
+    return whole.plus(_costs(architecture, (joined, shared), training, system, sent, 0, None))
 
 
 def embedding_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
@@ -247,13 +245,13 @@ def embedding_costs(architecture: Architecture, training: Training, system: Syst
     weights += architecture.positions * architecture.hidden
     part = Part("embedding", weights, moved=2 * ELEMENT * size, held=size if architecture.dropout else 0)
     sent = collectives.of_embedding(architecture, training, system)
-    return _costs((part,), training, system, sent, message=ELEMENT * size, checkpoint=None)
+    return _costs(architecture, (part,), training, system, sent, message=ELEMENT * size, checkpoint=None)
 
 
 def head_costs(architecture: Architecture, training: Training, system: System) -> BlockCosts:
     """The last norm, the vocabulary head and the loss."""
     sent = collectives.of_head(architecture, training, system)
-    return _costs((_head(architecture, training),), training, system, sent, 0, None)
+    return _costs(architecture, (_head(architecture, training),), training, system, sent, 0, None)
 
 
 def _head(architecture: Architecture, training: Training) -> Part:
@@ -273,6 +271,7 @@ def _head(architecture: Architecture, training: Training) -> Part:
 
 
 def _costs(
+    architecture: Architecture,
     parts: tuple[Part, ...],
     training: Training,
     system: System,
@@ -289,7 +288,7 @@ def _costs(
         scores, moving = roofline(system, part.scores, 0), roofline(system, 0, part.moved)
         seconds[Kind.F] += forward + scores + moving
         seconds[Kind.I] += forward + 2 * scores + moving
-        seconds[Kind.W] += roofline(system, part.products, training.bytes_per_gradient * part.parameters)
+        seconds[Kind.W] += roofline(system, part.products, architecture.bytes_per_gradient * part.parameters)
         if training.flash_attention:
             again += roofline(system, part.matched, 0)
         elif training.recompute == "selective":
@@ -307,37 +306,39 @@ def _costs(
     return BlockCosts(
         seconds,
         activation=held,
-        static=_static(dense, ranks, training) + _static(spread, ranks // training.expert, training),
+        static=_static(architecture, dense, ranks, training)
+        + _static(architecture, spread, ranks // training.expert, training),
         weights=ELEMENT * (dense + spread),
-        gradient=_reduced(dense, spread, training),
+        gradient=_reduced(architecture, dense, spread, training),
         message=message,
-        stepped=_stepped(dense, ranks, training) + _stepped(spread, ranks // training.expert, training),
+        stepped=_stepped(architecture, dense, ranks, training)
+        + _stepped(architecture, spread, ranks // training.expert, training),
         freed=0 if full else max(0, held - kept),
     )
 
 
-def _static(parameters: int, copies: int, training: Training) -> int:
-    """Weights, gradients and optimiser state: 18 bytes a parameter, 6 + 12 / copies, or 18 / copies."""
-    held = (ELEMENT + training.bytes_per_gradient) * parameters
+def _static(architecture: Architecture, parameters: int, copies: int, training: Training) -> int:
+    """Weights, gradients and optimiser state: by default 18 bytes a parameter, 6 + 12 / copies, or 18 / copies."""
+    held = (ELEMENT + architecture.bytes_per_gradient) * parameters
     if training.sharded_parameters:
-        return -(-(held + OPTIMIZER * parameters) // copies)
+        return -(-(held + architecture.bytes_per_state * parameters) // copies)
     if training.distributed_optimizer:
-        return held + -(-OPTIMIZER * parameters // copies)
-    return held + OPTIMIZER * parameters
+        return held + -(-architecture.bytes_per_state * parameters // copies)
+    return held + architecture.bytes_per_state * parameters
 
 
-def _stepped(parameters: int, copies: int, training: Training) -> int:
+def _stepped(architecture: Architecture, parameters: int, copies: int, training: Training) -> int:
     """Bytes that Adam moves: the gradient, a 32-bit weight and two moments both ways, and a 16-bit weight out."""
-    moved = (training.bytes_per_gradient + 2 * OPTIMIZER + ELEMENT) * parameters
+    moved = (architecture.bytes_per_gradient + 2 * architecture.bytes_per_state + ELEMENT) * parameters
     return -(-moved // copies) if training.distributed_optimizer or training.sharded_parameters else moved
 
 
-def _reduced(dense: int, spread: int, training: Training) -> int:
+def _reduced(architecture: Architecture, dense: int, spread: int, training: Training) -> int:
     """Bytes to all-reduce; those of experts, which fewer ranks share, as if all shared them and in the same time.
 
     Where optimiser state is spread, gradients are reduced and scattered, and weights gathered: half of each.
     """
-    each = Fraction(training.bytes_per_gradient)
+    each = Fraction(architecture.bytes_per_gradient)
     if training.distributed_optimizer or training.sharded_parameters:
         each = (each + ELEMENT) / 2
     ranks = training.data * training.context

@@ -20,7 +20,7 @@ from explorer.core.problem import Communication
 from explorer.costs.architecture import Architecture
 from explorer.costs.balance import balanced
 from explorer.costs.degrees import misfit
-from explorer.costs.layers import embedding_costs, head_costs, layer_costs, prediction_costs
+from explorer.costs.layers import ELEMENT, embedding_costs, head_costs, layer_costs, prediction_costs
 from explorer.costs.layout import split
 from explorer.costs.training import Piece, Training
 
@@ -253,7 +253,8 @@ def architecture_of(model: Model, name: str) -> tuple[Architecture, Training]:
     Raises
     ------
     UsageError
-        If the model gives no vocabulary, or widths that its heads do not divide.
+        If the model gives no vocabulary, widths that its heads do not divide, elements of other than 16 bits, or fewer
+        bytes a parameter than those of its weight and gradient.
 
     Models without a gate are taken to drop out, as GPT does.
     """
@@ -262,7 +263,23 @@ def architecture_of(model: Model, name: str) -> tuple[Architecture, Training]:
     width = model.hidden // model.heads
     if width * model.heads != model.hidden:
         raise UsageError(f"{name}: {model.heads} heads do not divide a width of {model.hidden}")
-    groups = (model.key_value_width or model.hidden) // width
+    groups, part_of_head = divmod(model.key_value_width or model.hidden, width)
+    if part_of_head or model.heads % groups:
+        raise UsageError(
+            f"{name}: key_value_width {model.key_value_width} must be a number of heads of width {width} that divides "
+            f"{model.heads}"
+        )
+    if model.bytes_per_element != ELEMENT:
+        raise UsageError(
+            f"{name}: bytes_per_element {model.bytes_per_element} is not modelled layer by layer, where weights and "
+            f"activations have {ELEMENT} bytes"
+        )
+    state = model.bytes_per_parameter - ELEMENT - model.bytes_per_gradient
+    if state < 0:
+        raise UsageError(
+            f"{name}: bytes_per_parameter {model.bytes_per_parameter} is less than the weight's {ELEMENT} and "
+            f"bytes_per_gradient {model.bytes_per_gradient} together"
+        )
     architecture = Architecture(
         name,
         model.blocks,
@@ -274,6 +291,8 @@ def architecture_of(model: Model, name: str) -> tuple[Architecture, Training]:
         model.vocabulary,
         model.gated,
         dropout=not model.gated,
+        bytes_per_gradient=model.bytes_per_gradient,
+        bytes_per_state=state,
     )
     training = Training(model.sequence, flash_attention=model.flash_attention)
     return architecture, training

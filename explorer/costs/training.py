@@ -35,8 +35,6 @@ class Training:
         Whether optimiser state is spread over the data-parallel copies (ZeRO 1).
     sharded_parameters
         Whether weights and gradients are too (FSDP, ZeRO 3).
-    bytes_per_gradient
-        As held and as all-reduced.
     """
 
     sequence: int
@@ -51,10 +49,9 @@ class Training:
     flash_attention: bool = True
     distributed_optimizer: bool = False
     sharded_parameters: bool = False
-    bytes_per_gradient: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("sequence", "microbatch", "tensor", "context", "expert", "data", "bytes_per_gradient"):
+        for name in ("sequence", "microbatch", "tensor", "context", "expert", "data"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.global_batch is not None and self.global_batch < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from explorer.core.op import Kind
 from explorer.core.placement import Placement, linear
 from explorer.costs.layers import embedding_costs, head_costs, layer_costs
 from explorer.costs.problem import TransformerCosts, architecture_of
+from explorer.costs.select import choose, transformer_costs
 from explorer.costs.training import Piece, Training
 
 SYSTEM = catalogue.load_system("h100-sxm")
@@ -148,6 +150,66 @@ def test_shipped_models_become_architectures() -> None:
     assert (MODEL.key_value_heads, MODEL.head_width, MODEL.gated) == (8, 128, True)
     with pytest.raises(UsageError, match="give its file a key 'vocabulary'"):
         architecture_of(catalogue.load_model("paper-128x4096"), "paper-128x4096")
+
+
+def test_bytes_of_a_models_file_count_layer_by_layer() -> None:
+    """bytes_per_parameter is of all: 6 are 2 of a weight, 2 of a gradient and 2 of the optimiser's."""
+    shipped = catalogue.load_model("llama3-8b")
+    lean, _ = architecture_of(replace(shipped, bytes_per_gradient=2, bytes_per_parameter=6), "lean")
+    assert (MODEL.bytes_per_gradient, MODEL.bytes_per_state) == (4, 12)
+    assert (lean.bytes_per_gradient, lean.bytes_per_state) == (2, 2)
+    # A layer of Llama 3 8B: two norms, 2 x 4096^2 and 2 x 4096 x 1024 of attention, 3 x 4096 x 14336 of the MLP.
+    weights = 2 * 4096 + 2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336
+    four = {"data": 4}
+    for given, static, gradient, stepped in (
+        (four, 6, 2, 2 + 2 * 2 + 2),
+        (four | {"distributed_optimizer": True}, 4 + 2 / 4, (2 + 2) / 2, (2 + 2 * 2 + 2) / 4),
+        (four | {"sharded_parameters": True}, 6 / 4, (2 + 2) / 2, (2 + 2 * 2 + 2) / 4),
+    ):
+        layer = layer_costs(lean, replace(TRAINING, **given), SYSTEM, 0)
+        assert (layer.static, layer.gradient, layer.stepped) == (
+            static * weights,
+            gradient * weights,
+            stepped * weights,
+        )
+    plain = layer_costs(MODEL, TRAINING, SYSTEM, 0)
+    assert plain.static == 18 * weights
+    assert plain.seconds[Kind.F] == layer_costs(lean, TRAINING, SYSTEM, 0).seconds[Kind.F]
+
+
+def test_costs_depend_on_the_bytes_of_a_models_file(tmp_path: Path) -> None:
+    """As an option for layers chooses them, and as the whole of a small model shows them."""
+    path = tmp_path / "own.toml"
+    text = (
+        'description = "own"\nblocks = 4\nhidden = 64\nheads = 4\nsequence = 128\nfeed_forward = 256\n'
+        "global_batch = 8\nvocabulary = 1000\n"
+    )
+    static = []
+    for more in ("", "bytes_per_gradient = 2\nbytes_per_parameter = 6\n"):
+        path.write_text(text + more)
+        chosen = choose(str(path), {"tensor_parallel": 1}, None)
+        bytes_ = transformer_costs(chosen, SYSTEM, None).problem(linear(1, 8)).bytes
+        assert bytes_ is not None
+        static.append(int(bytes_.static.sum()))
+    # Per layer 2 norms, 4 matrices of attention and 2 of the MLP; the embedding, the head and its norm.
+    weights = 4 * (2 * 64 + 4 * 64**2 + 2 * 64 * 256) + 2 * 1000 * 64 + 64
+    assert static == [18 * weights, 6 * weights]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"key_value_width": 1100}, "key_value_width 1100 must be a number of heads of width 128 that divides 32"),
+        ({"key_value_width": 64}, "key_value_width 64 must be a number of heads of width 128"),
+        ({"key_value_width": 896}, "key_value_width 896 must be a number of heads of width 128 that divides 32"),
+        ({"bytes_per_element": 4}, "bytes_per_element 4 is not modelled layer by layer"),
+        ({"bytes_per_parameter": 5}, "bytes_per_parameter 5 is less than the weight's 2 and bytes_per_gradient 4"),
+    ],
+)
+def test_models_that_would_be_read_as_others_are_refused(given: dict[str, int], said: str) -> None:
+    model = replace(catalogue.load_model("llama3-8b"), **given)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=f"own: {said}"):
+        architecture_of(model, "own")
 
 
 def test_ranks_that_share_a_nic_wait_for_one_another() -> None:

@@ -74,6 +74,14 @@ def test_deepseek_has_dense_first_layers_and_a_prediction_layer(tmp_path: Path) 
     assert architecture.latent is not None
 
 
+def test_infinite_numbers_of_what_is_not_read_are_passed_over(tmp_path: Path) -> None:
+    """``transformers`` writes such for Mamba layers: ``"time_step_limit": [0.0, Infinity]``."""
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"limit": float("nan"), "other": [0.0, float("inf")]}))
+    architecture = read(str(tmp_path)).architecture
+    assert architecture is not None
+    assert architecture.hidden == 4096
+
+
 def test_an_unknown_type_says_what_is_assumed(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"model_type": "novel"}))
     architecture = read(str(tmp_path)).architecture
@@ -95,6 +103,22 @@ def test_an_unknown_type_says_what_is_assumed(tmp_path: Path) -> None:
         (json.dumps(LLAMA | {"tie_word_embeddings": "false"}), "tie_word_embeddings must be true or false"),
         (json.dumps(LLAMA | {"n_layer": 12}), "n_layer is 12, and another name of it 32"),
         ("[" * 100_000, "nested too deeply"),
+        (
+            json.dumps(LLAMA | {"hidden_size": float("nan")}),
+            "hidden_size must be a whole number of at least 1, got nan",
+        ),
+        (json.dumps(LLAMA | {"n_layer": float("nan")}), "n_layer is nan, and another name of it 32"),
+        (
+            json.dumps(LLAMA | {"num_nextn_predict_layers": 10**9}),
+            "at most 10000 layers of multi-token prediction, got 1000000000",
+        ),
+        *[
+            (
+                json.dumps(CONFIGS["qwen3-30b-a3b"][0] | {"mlp_only_layers": [0, wrong]}),
+                f"mlp_only_layers must be numbers of layers, from 0, got {wrong!r}",
+            )
+            for wrong in ("x", None, {}, [1], -1, True, 1.0)
+        ],
     ],
 )
 def test_broken_configs_say_where(text: str, said: str, tmp_path: Path) -> None:
@@ -220,6 +244,11 @@ def test_ends_that_count_as_layers(tmp_path: Path) -> None:
     pieces = read(str(path)).pieces
     assert pieces is not None
     assert [len(piece.layers) for piece in pieces] == [5, *[6] * 14, 5]
+    path.write_text(path.read_text().replace("94", "94 --num-layers-per-virtual-pipeline-stage 3"))
+    launch = read(str(path))
+    assert launch.pieces is not None
+    assert [len(piece.layers) for piece in launch.pieces] == [2, *[3] * 30, 2]
+    assert launch.virtual == 2
 
 
 def test_latent_attention_of_megatron() -> None:
@@ -305,6 +334,12 @@ def test_broken_torchtitan_says_where(change: tuple[str, str], said: str, tmp_pa
         ("--num-layers-per-virtual-pipeline-stage 3 --decoder-first-pipeline-num-layers 3", "goes with --num-virtual"),
         ("--num-attention-heads 97", "97 heads do not divide a width of 12288"),
         ("--num-layers 900000000", "at most 10000 layers"),
+        ("--mtp-num-layers 900000000", "at most 10000 layers of multi-token prediction"),
+        ("--num-experts 8 --moe-layer-freq [1]*99999999999", "tells of 99999999999 layers, and there are 96"),
+        ("--num-experts 8 --moe-layer-freq [0,1]*48+[1]", "tells of 97 layers, and there are 96"),
+        ("--recompute-method bogus", "--recompute-method must be uniform or block, got 'bogus'"),
+        ("--recompute-method uniform", "goes with --recompute-granularity full, not with selective"),
+        ("--recompute-num-layers no", "--recompute-num-layers must be a positive whole number"),
     ],
 )
 def test_what_is_not_modelled_is_refused(more: str, said: str, tmp_path: Path) -> None:
@@ -312,6 +347,59 @@ def test_what_is_not_modelled_is_refused(more: str, said: str, tmp_path: Path) -
     path.write_text(f"{SCRIPT.rstrip()} {more}\n")
     with pytest.raises(ExplorerError, match=said):
         read(str(path))
+
+
+@pytest.mark.parametrize("granularity", ["--recompute-activations", "--recompute-granularity full"])
+def test_layers_recomputed_together_are_refused(granularity: str, tmp_path: Path) -> None:
+    """What is recomputed at once, and held meanwhile, would be four layers; attention alone is as ever."""
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace("--recompute-activations", f"{granularity} --recompute-num-layers 4"))
+    if "full" in granularity:
+        with pytest.raises(Malformed, match=r"train.sh:13: --recompute-num-layers 4 keeps.*not modelled; 1 is"):
+            read(str(path))
+        path.write_text(path.read_text().replace("layers 4", "layers 1 --recompute-method uniform"))
+    training = read(str(path)).training
+    assert training is not None
+    assert training.recompute == ("full" if "full" in granularity else "selective")
+
+
+LAYOUT = "--pipeline-model-parallel-layout 'Et*6|(t*6|)*14,t*6L'"
+
+
+@pytest.mark.parametrize(
+    "both",
+    [
+        ("--num-layers-per-virtual-pipeline-stage 3", "--num-virtual-stages-per-pipeline-rank 2"),
+        (LAYOUT, "--num-virtual-stages-per-pipeline-rank 2"),
+        (LAYOUT, "--num-layers-per-virtual-pipeline-stage 3"),
+        (LAYOUT, "--decoder-first-pipeline-num-layers 6"),
+        (LAYOUT, "--decoder-last-pipeline-num-layers 6"),
+        (LAYOUT, "--account-for-embedding-in-pipeline-split"),
+        (LAYOUT, "--account-for-loss-in-pipeline-split"),
+        ("--decoder-first-pipeline-num-layers 6", "--account-for-embedding-in-pipeline-split"),
+        ("--decoder-last-pipeline-num-layers 6", "--account-for-loss-in-pipeline-split"),
+    ],
+)
+def test_two_ways_to_say_what_stages_hold_are_refused(both: tuple[str, str], tmp_path: Path) -> None:
+    """Megatron-LM asserts against them too: megatron/training/arguments.py, uneven virtual pipeline parallelism."""
+    path = tmp_path / "train.sh"
+    for pair in (both, both[::-1]):
+        path.write_text(f"{SCRIPT.rstrip()} {' '.join(pair)}\n")
+        with pytest.raises(Malformed) as caught:
+            read(str(path))
+        names = [one.split()[0] for one in both]
+        assert f"train.sh:13: {names[0]} and {names[1]} both say what stages hold" in str(caught.value)
+
+
+def test_a_way_that_is_set_to_false_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"{PLAIN}  account_for_loss_in_pipeline_split: false\n  decoder_first_pipeline_num_layers: 3\n"
+        "  pipeline_model_parallel_size: 4\n"
+    )
+    pieces = read(str(path)).pieces
+    assert pieces is not None
+    assert [len(piece.layers) for piece in pieces] == [3] * 4
 
 
 def test_underscores_and_several_assignments_a_line(tmp_path: Path) -> None:
@@ -331,6 +419,78 @@ def test_yaml_with_names_of_attributes(tmp_path: Path) -> None:
     launch = read(str(path))
     assert launch.architecture is not None
     assert (launch.architecture.layers, launch.pipeline) == (12, 4)
+
+
+PLAIN = "model:\n  num_layers: 12\n  hidden_size: 512\n  num_attention_heads: 8\n  seq_length: 1024\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"---\n{PLAIN}",
+        f"# ---- model ----\n{PLAIN}",
+        f"{PLAIN}# --num-layers 64\n",
+        f"{PLAIN}more:\n  --vocab-size: 1000\n",
+        PLAIN.replace("_", "-"),
+        PLAIN.replace("num_layers", '"num_layers"').replace("12", '"12"'),
+        PLAIN.replace("  ", "").replace("model:\n", ""),
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace("num_layers", "--num-layers"),
+    ],
+)
+def test_plain_keys_of_yaml_are_read_whatever_is_beside_them(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(text.encode())
+    architecture = read(str(path)).architecture
+    assert architecture is not None
+    assert (architecture.layers, architecture.hidden, architecture.heads) == (12, 512, 8)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        *[(word, True) for word in ("true", "True", "YES", "on", "y", "true  # as trained")],
+        *[(word, False) for word in ("false", "FALSE", "no", "Off", "n", "null", "Null", "~", "", "# not yet")],
+    ],
+)
+@pytest.mark.parametrize("key", ["use_distributed_optimizer", "--use-distributed-optimizer"])
+def test_flags_of_yaml_are_its_words_for_true_and_false(key: str, word: str, value: bool, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{PLAIN}  {key}: {word}\n")
+    training = read(str(path)).training
+    assert training is not None
+    assert training.distributed_optimizer is value
+
+
+def test_null_in_yaml_is_not_given(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{PLAIN}  num_experts: null\n  ffn_hidden_size:\n  recompute_granularity: ~\n")
+    launch = read(str(path))
+    assert launch.architecture is not None
+    assert launch.training is not None
+    assert launch.architecture.experts is None
+    assert launch.architecture.feed_forward == 4 * 512, "Megatron-LM's default"
+    assert launch.training.recompute == "none"
+
+
+@pytest.mark.parametrize("word", ["maybe", "0", "1", "$FLAG", "[true]"])
+def test_flags_of_yaml_that_are_neither_true_nor_false_are_refused(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{PLAIN}  sequence_parallel: {word}\n")
+    with pytest.raises(Malformed) as caught:
+        read(str(path))
+    assert f"config.yaml:6: --sequence-parallel must be true or false, got {word!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("after", "value"), [("", True), ("| tee log", True), ("${MORE[@]}", True), ("2>&1", True), ("no", False)]
+)
+def test_what_follows_a_flag_in_a_script_may_be_the_shells(after: str, value: bool, tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.replace("--recompute-activations", f"--multi-latent-attention {after}"))
+    architecture = read(str(path)).architecture
+    assert architecture is not None
+    assert (architecture.latent is not None) is value
 
 
 def test_files_of_no_known_format_are_refused(tmp_path: Path) -> None:

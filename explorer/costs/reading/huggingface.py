@@ -58,8 +58,11 @@ def architecture(text: str, where: str) -> Architecture:
     keys: dict[str, Any] = {}
     for name, value in given.items():
         key = _SAME.get(str(name), str(name))
-        if value is not None and keys.setdefault(key, value) != value:
-            raise Malformed(f"{name} is {value!r}, and another name of it {keys[key]!r}", where)
+        if value is None:
+            continue
+        known = keys.setdefault(key, value)
+        if known is not value and known != value:
+            raise Malformed(f"{name} is {value!r}, and another name of it {known!r}", where)
     return _Config(keys, where).architecture()
 
 
@@ -173,6 +176,9 @@ class _Config:
         dense = self.keys.get("mlp_only_layers", [])
         if not isinstance(dense, list):
             raise Malformed("mlp_only_layers must be a list", self.where)
+        for layer in dense:
+            if type(layer) is not int or layer < 0:
+                raise Malformed(f"mlp_only_layers must be numbers of layers, from 0, got {layer!r}", self.where)
         first, every = self.count("first_k_dense_replace", 0, least=0), self.count("moe_layer_freq", 1)
         return frozenset(
             layer

@@ -42,10 +42,21 @@ _MISTAKEN = {
 }
 """Names of other tools for arguments that are read."""
 SHARDED = ("--use-torch-fsdp2", "--use-megatron-fsdp", "--use-custom-fsdp")
+_LAYOUT = "--pipeline-model-parallel-layout"
+_LAYERS_EACH, _STAGES_EACH = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
 _ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
+_COUNTED = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
+_EXCLUSIVE = (((_LAYOUT,), (_LAYERS_EACH,), (_STAGES_EACH,)), ((_LAYOUT,), _ENDS, _COUNTED))
+"""What tells how many stages there are, and what tells how many layers they have: one way each."""
 _VARIABLE = re.compile(r"\$\{?(\w+)(?:\[@\])?(?::-([^}]*))?\}?")
 _ASSIGNED = re.compile(r"(?:^|;)\s*(?:export\s+)?(\w+)=([^(\s;]*)\s*(?=;|#|$)", re.MULTILINE)
-_MAPPED = re.compile(r"^(\s+)([a-z][a-z0-9_]*):(?=\s)", re.MULTILINE)
+_YAML = (".yaml", ".yml")
+_KEY = r"^[ \t]*[\"']?(?:--)?([a-z][a-z0-9_-]*)[\"']?[ \t]*:"
+_MAPPED = re.compile(_KEY + r"(?=[ \t])", re.MULTILINE)
+_NULL = re.compile(_KEY + r"(?:[ \t]+(?:(?i:null)|~))?[ \t\r]*(?:[ \t]#.*)?$", re.MULTILINE)
+"""A key without a value, or with null: one that is not given, or the heading of others."""
+_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n")
+"""Words of YAML 1.1 for a flag, in any case."""
 
 
 def launch(text: str, where: str) -> Launch:
@@ -58,8 +69,8 @@ def launch(text: str, where: str) -> Launch:
     UsageError
         If they contradict each other.
     """
-    if where.endswith((".yaml", ".yml")) and "--" not in text:
-        text = _MAPPED.sub(r"\1--\2:", f" {text}".replace("\n", "\n "))
+    if where.endswith(_YAML):
+        text = _MAPPED.sub(r"--\1:", _NULL.sub("", text))
     return _Arguments(arguments(text, where), where).launch()
 
 
@@ -148,7 +159,17 @@ class _Arguments:
         return int(text)
 
     def flag(self, *names: str) -> bool:
-        return any(name in self.given and self.given[name][0].lower() != "false" for name in names)
+        return any(self._is_true(name) for name in names if name in self.given)
+
+    def _is_true(self, name: str) -> bool:
+        """A flag's word; none is true, and so is what is the shell's own behind it, such as ``| tee log``."""
+        text, line = self.given[name]
+        word = text.lower()
+        if word in _FALSE:
+            return False
+        if word and word not in _TRUE and (self.where.endswith(_YAML) or word.isalnum()):
+            raise Malformed(f"{name} must be true or false, got {text!r}", f"{self.where}:{line}")
+        return True
 
     def require_modelled(self) -> None:
         """Refuse what changes an iteration in a way that is not modelled."""
@@ -159,17 +180,51 @@ class _Arguments:
                 "modelled",
                 f"{self.where}:{experts[1]}",
             )
-        method = self.given.get("--recompute-method")
-        if method is not None and method[0] == "block":
+        self.require_recompute_modelled()
+        for ways in _EXCLUSIVE:
+            told = [name for way in ways if (name := next(filter(self.is_set, way), None))]
+            if len(told) > 1:
+                raise Malformed(
+                    f"{told[0]} and {told[1]} both say what stages hold, and only one is obeyed; leave one out",
+                    f"{self.where}:{self.given[told[1]][1]}",
+                )
+
+    def require_recompute_modelled(self) -> None:
+        """Refuse recomputation that is neither of the attention nor of every layer by itself."""
+        granularity = self.recompute()
+        if "--recompute-method" in self.given:
+            method, line = self.given["--recompute-method"]
+            if method == "block":
+                raise Malformed(
+                    "--recompute-method block recomputes only some layers, which is not modelled; uniform is",
+                    f"{self.where}:{line}",
+                )
+            if method != "uniform":
+                raise Malformed(f"--recompute-method must be uniform or block, got {method!r}", f"{self.where}:{line}")
+            if granularity == "selective":
+                raise Malformed(
+                    "--recompute-method goes with --recompute-granularity full, not with selective recomputation",
+                    f"{self.where}:{line}",
+                )
+        together = self.count("--recompute-num-layers", 1)
+        if granularity == "full" and together != 1:
             raise Malformed(
-                "--recompute-method block recomputes only some layers, which is not modelled; uniform is",
-                f"{self.where}:{method[1]}",
+                f"--recompute-num-layers {together} keeps the input of one layer in {together} and has {together} in "
+                "memory while they are recomputed, which is not modelled; 1 is",
+                f"{self.where}:{self.given['--recompute-num-layers'][1]}",
             )
+
+    def is_set(self, name: str) -> bool:
+        return self.flag(name) if name in _COUNTED else name in self.given
+
+    def recompute(self) -> str:
+        if self.flag("--recompute-activations"):
+            return "selective"
+        return self.given.get("--recompute-granularity", ("",))[0] or "none"
 
     def settings(self, layers: int) -> Settings:
         self.require_modelled()
         tensor, pipeline = (self.count(f"--{what}-model-parallel-size", 1) for what in ("tensor", "pipeline"))
-        recompute = self.given.get("--recompute-granularity", ("",))[0] or "none"
         return Settings(
             tensor=tensor,
             pipeline=pipeline,
@@ -177,7 +232,7 @@ class _Arguments:
             context=self.count("--context-parallel-size", 1),
             expert=self.count("--expert-model-parallel-size", 1),
             microbatch=self.count("--micro-batch-size", 1),
-            recompute="selective" if self.flag("--recompute-activations") else recompute,
+            recompute=self.recompute(),
             sequence_parallel=self.flag("--sequence-parallel") and tensor > 1,
             distributed_optimizer=self.flag("--use-distributed-optimizer"),
             sharded=self.flag(*SHARDED),
@@ -199,7 +254,7 @@ class _Arguments:
         assumed = []
         if "--fp8-format" in self.given:
             assumed.append(f"{self.where} trains with 8-bit products: times are those of 16 bits")
-        if self.flag("--num-experts"):
+        if "--num-experts" in self.given:
             if "--moe-router-topk" not in self.given:
                 assumed.append(f"{self.where} gives no --moe-router-topk: assumed are 2 experts a token")
             experts = Experts(
@@ -261,18 +316,19 @@ class _Arguments:
         text, line = self.given["--moe-layer-freq"]
         if text.isdigit() and int(text):
             return frozenset(range(0, layers, int(text)))
-        total: list[int] = []
+        total, told = list[int](), 0
         for part in text.strip("()").split("+"):
-            match = re.fullmatch(r"\s*\(?\[([01](?:,\s*[01])*)\](?:\*(\d+))?\)?\s*", part)
+            match = re.fullmatch(r"\s*\(?\[([01](?:,\s*[01])*)\](?:\*(\d{1,12}))?\)?\s*", part)
             if not match:
                 raise Malformed(
                     f"--moe-layer-freq must be a number or such as [0]*3+[1]*58, got {text!r}", f"{self.where}:{line}"
                 )
-            total += [int(one) for one in match[1].split(",")] * int(match[2] or 1)
-        if len(total) != layers:
-            raise Malformed(
-                f"--moe-layer-freq tells of {len(total)} layers, and there are {layers}", f"{self.where}:{line}"
-            )
+            unit, times = [int(one) for one in match[1].split(",")], int(match[2] or 1)
+            told += len(unit) * times
+            if told <= layers:
+                total += unit * times
+        if told != layers:
+            raise Malformed(f"--moe-layer-freq tells of {told} layers, and there are {layers}", f"{self.where}:{line}")
         return frozenset(layer for layer, one in enumerate(total) if one)
 
     def training(self, found: Settings) -> Training:
@@ -292,12 +348,13 @@ class _Arguments:
 
     def virtual(self, layers: int, pipeline: int) -> int:
         """Stages a device."""
-        if "--num-layers-per-virtual-pipeline-stage" not in self.given:
-            return self.count("--num-virtual-stages-per-pipeline-rank", 1)
+        if _LAYERS_EACH not in self.given:
+            return self.count(_STAGES_EACH, 1)
         uneven = [name for name in _ENDS if name in self.given]
         if uneven:
-            raise UsageError(f"{self.where}: {uneven[0]} goes with --num-virtual-stages-per-pipeline-rank")
-        each = self.count("--num-layers-per-virtual-pipeline-stage")
+            raise UsageError(f"{self.where}: {uneven[0]} goes with {_STAGES_EACH}")
+        each = self.count(_LAYERS_EACH)
+        layers += sum(map(self.flag, _COUNTED))
         virtual = layers // (pipeline * each)
         placed = virtual * pipeline * each
         if placed != layers:
@@ -311,9 +368,9 @@ class _Arguments:
     def stages(self, architecture: Architecture, pipeline: int, virtual: int) -> tuple[tuple[Piece, ...] | None, int]:
         """What stages hold if the arguments say so, and how many a device has."""
         layers, stages = architecture.layers, pipeline * virtual
-        if "--pipeline-model-parallel-layout" in self.given:
-            return parse_layout(self.given["--pipeline-model-parallel-layout"][0], architecture, pipeline)
-        ends = [self.flag(f"--account-for-{end}-in-pipeline-split") for end in ("embedding", "loss")]
+        if _LAYOUT in self.given:
+            return parse_layout(self.given[_LAYOUT][0], architecture, pipeline)
+        ends = [self.flag(name) for name in _COUNTED]
         if any(ends):
             each, over = divmod(layers + sum(ends), stages)
             if over:
