@@ -56,7 +56,7 @@ def plan(
     if json:
         console.show_json({**report.contract(found), "mine": said})
     else:
-        console.show(report.table(found, console.stdout().width))
+        console.show(report.table(found, ("--model", model, "--system", system), console.stdout().width))
         for text in (*chosen.architecture.assumed, said):
             if text:
                 typer.echo(text)

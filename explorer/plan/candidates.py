@@ -204,6 +204,31 @@ class Candidate:
         """The schedule's own."""
         return {"chunks": self.virtual} if shape(self.schedule).dealt else {}
 
+    def words(self, wish: Wish) -> list[str]:
+        """As `explorer evaluate` and `explorer export` take it, behind a model and a system: the order may hang on all."""
+        training = self.training(wish)
+        given = {
+            "--pp": self.pipeline,
+            "-M": self.microbatches(wish),
+            **{f"--{name}": value for name, value in self.options.items()},
+            "--tp": self.tensor,
+            "--cp": self.context,
+            "--ep": self.expert,
+            "--data-parallel": training.data,
+            "--sequence": wish.sequence,
+            "--microbatch-size": self.microbatch,
+            "--global-batch": wish.global_batch,
+            "--recompute": self.recompute,
+            "--layout": format_layout(self.pieces(wish)),
+            "--mem-limit": f"{wish.room}B",
+        }
+        words = [word for name, value in given.items() for word in (name, str(value))]
+        if training.sequence_parallel:
+            words.append("--sequence-parallel")
+        if training.distributed_optimizer:
+            words.append("--distributed-optimizer")
+        return [*words, "--optimizer"]
+
     def flags(self, wish: Wish) -> str | None:
         """As Megatron-LM takes it; None for a schedule that it does not have."""
         if self.schedule not in ("1f1b", "interleaved-1f1b"):

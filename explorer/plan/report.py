@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from explorer.costs.layout import format_layout
 from explorer.evaluation.reasons import Share, shares
 from explorer.plan.candidates import Candidate, shape, titan_flags
 from explorer.plan.planner import OVER, Outcome, Plan
@@ -19,8 +19,14 @@ from explorer.reports import numbers
 from explorer.reports.tables import fitted
 
 
-def table(found: Plan, width: int = 160) -> RenderableType:
-    """The best settings, how to launch the first, and why others fell out."""
+def table(found: Plan, named: Sequence[str], width: int = 160) -> RenderableType:
+    """The best settings, how to launch the first, and why others fell out.
+
+    Parameters
+    ----------
+    named
+        Words of the command line that name the model and the system.
+    """
     columns: dict[str, list[str | Text]] = {}
     for outcome in found.best:
         for name, cell in _cells(outcome):
@@ -29,7 +35,7 @@ def table(found: Plan, width: int = 160) -> RenderableType:
     if found.best:
         shown, narrow = fitted(f"The best of {found.tried} settings", columns, width, _DROPPED_FIRST, _LEFT)
         parts += [shown, *([Text(narrow.strip(), "dim italic")] if narrow else [])]
-        parts += [Text(line) for line in _launch(found.best[0])]
+        parts += [Text(line) for line in _launch(found.best[0], named)]
         parts += [Text(line, "yellow") for line in _tight(found.best[0])]
     elif found.closest is not None:
         parts.append(Text(misses(found.closest, found.enough)))
@@ -46,7 +52,7 @@ _ROOM = Fraction(95, 100)
 """The part of a device's memory over which a plan is told to be tight."""
 
 
-def _launch(best: Outcome) -> Iterator[str]:
+def _launch(best: Outcome, named: Sequence[str]) -> Iterator[str]:
     candidate, wish = best.candidate, best.wish
     flags, titan = candidate.flags(wish), titan_flags(candidate, wish)
     if flags:
@@ -54,11 +60,8 @@ def _launch(best: Outcome) -> Iterator[str]:
     if titan:
         yield f"torchtitan: {titan}"
     if not flags:
-        layers = f" with layers {format_layout(candidate.pieces(wish))}" if candidate.balanced else ""
-        yield (
-            f"the schedule{layers}: explorer export {candidate.schedule} -D {candidate.pipeline} "
-            f"-M {candidate.microbatches(wish)} --output schedule.csv"
-        )
+        words = ["explorer", "export", candidate.schedule, *named, *candidate.words(wish), "--output", "schedule.csv"]
+        yield f"the schedule: {shlex.join(words)}"
 
 
 def _tight(best: Outcome) -> Iterator[str]:

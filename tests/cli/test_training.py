@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from explorer import api
 from explorer.cli.app import app
+from explorer.config.catalogue import load_system
 from explorer.core.errors import UsageError
+from explorer.costs.select import choose
+from explorer.plan import planner
+from explorer.plan.candidates import Wish, candidates
 
 CONFIG = {
     "model_type": "llama", "num_hidden_layers": 8, "hidden_size": 1024, "intermediate_size": 4096,
@@ -99,6 +105,24 @@ def test_a_plan_and_ones_own_setting(model: str) -> None:
     times = [row["seconds"] for row in shown["best"]]
     assert times == sorted(times)
     assert all(row["fits_memory"] for row in shown["best"])
+
+
+@pytest.mark.parametrize("schedule", ["interleaved-zb", "looped-bfs", "zb-auto", "zb-v"])
+def test_the_command_of_a_plan_writes_the_planned_order(model: str, schedule: str, tmp_path: Path) -> None:
+    """Stages a device are the schedule's own option; the order of zb-auto hangs on all costs and on the memory."""
+    words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "8", "--global-batch", "8"]
+    shown = CliRunner().invoke(app, [*words, "--schedules", schedule, "--mem-limit", "20GiB"]).stdout
+    command = " ".join(shown.split()).split("the schedule: explorer ")[1].split(" schedules tried")[0]
+    assert command.endswith("--output schedule.csv")
+    path = tmp_path / "schedule.json"
+    done = CliRunner().invoke(app, [*shlex.split(command)[:-1], str(path)])
+    assert done.exit_code == 0, done.exception
+    chosen = choose(model, {}, None)
+    wish = Wish(
+        chosen.architecture, load_system("h100-sxm"), 8, 8, chosen.training.sequence, (schedule,), 20 * 2**30
+    )
+    best = planner.plan(wish, list(candidates(wish)), 1).best[0]
+    assert api.load(path) == best.evaluation.timeline.schedule
 
 
 def test_a_plan_that_cannot_fit_ends_with_1(tmp_path: Path) -> None:
