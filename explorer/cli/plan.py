@@ -83,10 +83,10 @@ def _mine(text: str, wish: Wish, found: Plan) -> str:
     from explorer.plan.own import own_setting
 
     own = own_setting(text, wish)
-    reason = illegal(own, wish)
-    if reason is None:
-        try:
+    try:
+        reason = illegal(own, wish)
+        if reason is None:
             return report.mine(planner.evaluate(own, wish), found)
-        except ExplorerError as error:
-            reason = str(error)
+    except ExplorerError as error:
+        reason = str(error)
     return f"yours cannot run: {reason}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import schedules
@@ -14,9 +14,12 @@ from explorer.core.op import Kind
 from explorer.core.placement import loop, vee
 from explorer.costs.layers import flops
 from explorer.evaluation.results import Evaluation
-from explorer.plan.candidates import Candidate, Pattern, Wish, candidates, illegal, shape
+from explorer.plan.candidates import SAME_LAYERS, Candidate, Pattern, Wish, candidates, illegal, shape, sparse
 
 OVER = "over the memory of a device"
+FEW = "with fewer microbatches than pipeline devices, tried only where nothing else fits"
+MOST_DEVICES = 64
+"""How many times as many devices are looked at where nothing fits."""
 _KNOWN_WARM_UP = ("1f1b", "zb-h1", "interleaved-1f1b")
 """Schedules whose first device holds what `floor` says."""
 
@@ -75,7 +78,7 @@ class Plan:
     fallen
         Why others were not, and how many each time.
     illegal
-        Why those that are not legal are not, and how many each time.
+        Why those that cannot run cannot, and how many each time.
     schedules
         Those that were tried.
     closest, enough
@@ -153,65 +156,119 @@ def floor(candidate: Candidate, wish: Wish) -> Floor:
     return Floor(memory, count * longest)
 
 
+@dataclass
+class _Search:
+    """A plan in the making; what was found stays where it is interrupted."""
+
+    wish: Wish
+    top: int
+    best: list[Outcome] = field(default_factory=list)
+    closest: Outcome | None = None
+    evaluated: int = 0
+    fallen: Counter[str] = field(default_factory=Counter)
+    illegal: Counter[str] = field(default_factory=Counter)
+    heavy: list[tuple[int, Candidate]] = field(default_factory=list)
+
+    def sift(self, grid: Sequence[Candidate]) -> tuple[list[_Promising], list[_Promising]]:
+        """Settings that may be among the best, the fastest first, and those of them that leave most devices idle."""
+        promising: list[_Promising] = []
+        idle: list[_Promising] = []
+        for candidate in grid:
+            least = _least(candidate, self.wish)
+            if least == SAME_LAYERS:
+                self.fallen[SAME_LAYERS] += 1
+            elif isinstance(least, str):
+                self.fallen["not legal"] += 1
+                self.illegal[least] += 1
+            elif least.memory > self.wish.room:
+                self.fallen["over the memory of a device, whatever the order"] += 1
+                self.heavy.append((least.memory, candidate))
+            else:
+                (idle if sparse(candidate, self.wish) else promising).append((least.seconds, candidate))
+        return sorted(promising, key=_seconds), sorted(idle, key=_seconds)
+
+    def weigh(self, promising: Sequence[_Promising], progress: Callable[[int], None]) -> None:
+        """Evaluate what could be among the best.
+
+        A setting whose least time is over that of the worst of the best so far could not.
+        """
+        for place, (seconds, candidate) in enumerate(promising):
+            if len(self.best) == self.top and seconds >= self.best[-1].seconds:
+                self.fallen["slower than the best, whatever the order"] += len(promising) - place
+                break
+            progress(place)
+            try:
+                outcome = evaluate(candidate, self.wish)
+            except Inapplicable as error:
+                self.fallen["the schedule does not exist for these sizes"] += 1
+                self.illegal[str(error)] += 1
+                continue
+            except ExplorerError as error:
+                self.fallen[str(error)] += 1
+                continue
+            self.evaluated += 1
+            if outcome.fits:
+                self.best = sorted([*self.best, outcome], key=lambda found: found.seconds)[: self.top]
+            else:
+                self.fallen[OVER] += 1
+                self.closest = min((found for found in (self.closest, outcome) if found), key=lambda one: one.memory)
+
+
+_Promising = tuple[Fraction, Candidate]
+"""A setting with its least time."""
+
+
+def _seconds(promising: _Promising) -> Fraction:
+    return promising[0]
+
+
+def _least(candidate: Candidate, wish: Wish) -> Floor | str:
+    """The least that a setting needs, or why it cannot run."""
+    try:
+        return illegal(candidate, wish) or floor(candidate, wish)
+    except ExplorerError as error:
+        return str(error)
+
+
 def plan(
     wish: Wish, grid: Sequence[Candidate], top: int = 10, progress: Callable[[int], None] = lambda done: None
 ) -> Plan:
     """The ``top`` best settings of a grid.
 
-    A setting whose least time is over that of the worst of the best so far is not evaluated: it could not be among
-    them.
+    Those with fewer microbatches than pipeline devices are tried only where no other fits.
     """
-    fallen: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    promising: list[tuple[Fraction, Candidate]] = []
-    heavy: list[tuple[int, Candidate]] = []
-    for candidate in grid:
-        if (reason := illegal(candidate, wish)) is not None:
-            fallen["not legal"] += 1
-            reasons[reason] += 1
-            continue
-        least = floor(candidate, wish)
-        if least.memory > wish.room:
-            fallen["over the memory of a device, whatever the order"] += 1
-            heavy.append((least.memory, candidate))
-        else:
-            promising.append((least.seconds, candidate))
-    promising.sort(key=lambda pair: pair[0])
-    best: list[Outcome] = []
-    closest: Outcome | None = None
-    evaluated = 0
-    for place, (seconds, candidate) in enumerate(promising):
-        if len(best) == top and seconds >= best[-1].seconds:
-            fallen["slower than the best, whatever the order"] += len(promising) - place
-            break
-        progress(place)
-        try:
-            outcome = evaluate(candidate, wish)
-        except Inapplicable:
-            fallen["the schedule does not exist for these sizes"] += 1
-            continue
-        except ExplorerError as error:
-            fallen[str(error)] += 1
-            continue
-        evaluated += 1
-        if outcome.fits:
-            best = sorted([*best, outcome], key=lambda found: found.seconds)[:top]
-        else:
-            fallen[OVER] += 1
-            closest = min((found for found in (closest, outcome) if found), key=lambda found: found.memory)
-    if best:
-        return Plan(tuple(best), len(grid), evaluated, fallen, reasons, wish.schedules)
-    closest = _closest(heavy, wish, closest)
-    enough = None if closest is None else enough_devices(wish)
-    return Plan((), len(grid), evaluated, fallen, reasons, wish.schedules, closest, enough)
+    search = _Search(wish, top)
+    promising, idle = search.sift(grid)
+    search.weigh(promising, progress)
+    if search.best:
+        search.fallen[FEW] += len(idle)
+    else:
+        search.weigh(idle, progress)
+    enough = None
+    if not search.best:
+        search.closest = _closest(search.heavy, wish, search.closest)
+        enough = None if search.closest is None else enough_devices(wish)
+    return Plan(
+        tuple(search.best),
+        len(grid),
+        search.evaluated,
+        +search.fallen,
+        search.illegal,
+        wish.schedules,
+        None if search.best else search.closest,
+        enough,
+    )
+
+
+def _frugal(candidate: Candidate) -> bool:
+    """Whether a setting needs less than those that are otherwise equal: recomputing, and with small microbatches."""
+    recompute = "none" if shape(candidate.schedule).splits else "full"
+    return candidate.recompute == recompute and candidate.microbatch == 1
 
 
 def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome | None) -> Outcome | None:
-    """What needs least memory, of ``found`` and of settings whose weights alone are too much.
-
-    Of settings that are otherwise equal, whole layers recomputed and the smallest microbatch need least.
-    """
-    frugal = [(needed, one) for needed, one in heavy if one.recompute == "full" and one.microbatch == 1]
+    """What needs least memory, of ``found`` and of settings whose weights alone are too much."""
+    frugal = [(needed, one) for needed, one in heavy if _frugal(one)]
     for needed, candidate in sorted(frugal or heavy, key=lambda pair: pair[0]):
         if found is not None and needed >= found.memory:
             break
@@ -223,8 +280,11 @@ def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome 
     return found
 
 
-def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
-    """A setting that fits on 2, 4, ... ``most`` times as many devices, the fewest of them; None if none does."""
+def enough_devices(wish: Wish, most: int = MOST_DEVICES) -> Outcome | None:
+    """A setting that fits on 2, 4, ... ``most`` times as many devices, the fewest of them; None if none is found.
+
+    Tried are frugal ones, with no more stages a device than the schedule has by itself.
+    """
     factor = 2
     while factor <= most:
         try:
@@ -232,10 +292,10 @@ def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
         except UsageError:  # the system has no more
             return None
         for candidate in candidates(larger):
-            frugal = candidate.recompute == "full" and candidate.microbatch == 1 and not candidate.balanced
-            if not frugal or shape(candidate.schedule).dealt or illegal(candidate, larger) is not None:
+            if not _frugal(candidate) or candidate.virtual != shape(candidate.schedule).stages:
                 continue
-            if floor(candidate, larger).memory > wish.room:
+            least = _least(candidate, larger)
+            if isinstance(least, str) or least.memory > wish.room:
                 continue
             try:
                 outcome = evaluate(candidate, larger)

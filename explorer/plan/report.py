@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from explorer.evaluation.reasons import Share, shares
-from explorer.plan.candidates import Candidate, shape, titan_flags
-from explorer.plan.planner import OVER, Outcome, Plan
+from explorer.plan.candidates import Candidate, shape, sparse, titan_flags
+from explorer.plan.planner import MOST_DEVICES, OVER, Outcome, Plan
 from explorer.reports import numbers
 from explorer.reports.tables import fitted
 
@@ -36,7 +36,7 @@ def table(found: Plan, named: Sequence[str], width: int = 160) -> RenderableType
         shown, narrow = fitted(f"The best of {found.tried} settings", columns, width, _DROPPED_FIRST, _LEFT)
         parts += [shown, *([Text(narrow.strip(), "dim italic")] if narrow else [])]
         parts += [Text(line) for line in _launch(found.best[0], named)]
-        parts += [Text(line, "yellow") for line in _tight(found.best[0])]
+        parts += [Text(line, "yellow") for line in _cautions(found.best[0])]
     elif found.closest is not None:
         parts.append(Text(misses(found.closest, found.enough)))
     else:
@@ -64,7 +64,9 @@ def _launch(best: Outcome, named: Sequence[str]) -> Iterator[str]:
         yield f"the schedule: {shlex.join(words)}"
 
 
-def _tight(best: Outcome) -> Iterator[str]:
+def _cautions(best: Outcome) -> Iterator[str]:
+    if why := sparse(best.candidate, best.wish):
+        yield f"no setting with as many microbatches as pipeline devices fits; in the first, {why}"
     size = int(best.wish.system.memory.size)
     if best.memory > _ROOM * size:
         yield (
@@ -87,7 +89,8 @@ def misses(outcome: Outcome, larger: Outcome | None) -> str:
     """By how much a setting does not fit, and on how many devices one does."""
     over = outcome.memory - outcome.wish.room
     change = (
-        f"no more devices of this system, to 64 times as many, make it fit with a batch of {outcome.wish.global_batch}"
+        f"nor was a setting found that does with a batch of {outcome.wish.global_batch} on 2, 4, ... "
+        f"{MOST_DEVICES} times as many devices, as far as the system has them"
         if larger is None
         else f"{larger.wish.devices} devices would do: {_named(larger.candidate)} needs {numbers.size(larger.memory)}"
     )

@@ -107,6 +107,13 @@ def test_a_plan_and_ones_own_setting(model: str) -> None:
     assert all(row["fits_memory"] for row in shown["best"])
 
 
+def test_ones_own_setting_runs_with_fewer_microbatches_than_devices(model: str) -> None:
+    """A batch of 2 on 4 pipeline devices: `evaluate` runs it, and a plan holds it against the best."""
+    words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "4", "--global-batch", "2", "--json"]
+    done = CliRunner().invoke(app, [*words, "--schedules", "1f1b", "--mine", "--pipeline-model-parallel-size 4"])
+    assert json.loads(done.stdout)["mine"].startswith("yours (tp 1, pp 4, ")
+
+
 @pytest.mark.parametrize("schedule", ["interleaved-zb", "looped-bfs", "zb-auto", "zb-v"])
 def test_the_command_of_a_plan_writes_the_planned_order(model: str, schedule: str, tmp_path: Path) -> None:
     """Stages a device are the schedule's own option; the order of zb-auto hangs on all costs and on the memory."""
