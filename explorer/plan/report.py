@@ -188,14 +188,19 @@ def _bubble(outcome: Outcome) -> str:
     return numbers.percent(outcome.evaluation.levels["execution"].bubble_ratio)
 
 
-def _context(candidate: Candidate) -> str:
-    return f"cp {candidate.context}, " if candidate.context > 1 else ""
-
-
 def _named(candidate: Candidate) -> str:
+    """All in which settings differ; what most share is named where it is otherwise."""
     chunks = f" x {candidate.virtual}" if shape(candidate.schedule).dealt else ""
-    chunks += ", balanced layers" if candidate.balanced else ""
-    return (
-        f"tp {candidate.tensor}, pp {candidate.pipeline}, {_context(candidate)}microbatch {candidate.microbatch}, "
-        f"{candidate.schedule}{chunks}, recompute {candidate.recompute}"
-    )
+    parts = {
+        f"tp {candidate.tensor}": True,
+        f"pp {candidate.pipeline}": True,
+        f"cp {candidate.context}": candidate.context > 1,
+        f"ep {candidate.expert}": candidate.expert > 1,
+        f"microbatch {candidate.microbatch}": True,
+        f"{candidate.schedule}{chunks}": True,
+        "balanced layers": candidate.balanced,
+        f"recompute {candidate.recompute}": True,
+        "no sequence parallelism": candidate.tensor > 1 and not candidate.sequence_parallel,
+        "no distributed optimizer": not candidate.distributed_optimizer,
+    }
+    return ", ".join(part for part, told in parts.items() if told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from rich.console import Console
@@ -176,6 +176,35 @@ def test_ones_own_setting_is_held_against_the_best() -> None:
     slow = evaluate(Candidate(8, 1, 1), WISH)
     assert slow.seconds > found.best[-1].seconds
     assert "more than the best: behind the first 3" in mine(slow, found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"tensor": 4}, "tp 4"),
+        ({"pipeline": 4}, "pp 4"),
+        ({"context": 2}, "cp 2"),
+        ({"expert": 2}, "ep 2"),
+        ({"microbatch": 2}, "microbatch 2"),
+        ({"schedule": "zb-h1"}, "zb-h1"),
+        ({"schedule": "interleaved-1f1b", "virtual": 4}, "interleaved-1f1b x 4"),
+        ({"balanced": True}, "balanced layers"),
+        ({"recompute": "selective"}, "recompute selective"),
+        ({"sequence_parallel": False}, "no sequence parallelism"),
+        ({"distributed_optimizer": False}, "no distributed optimizer"),
+    ],
+)
+def test_settings_that_differ_are_told_apart(changed: dict[str, object], words: str) -> None:
+    outcome = evaluate(Candidate(2, 2, 1), WISH)
+    found = plan(WISH, [outcome.candidate])
+    plain = mine(outcome, found)
+    other = mine(replace(outcome, candidate=replace(outcome.candidate, **changed)), found)  # type: ignore[arg-type]
+    assert words in other
+    assert words not in plain
+    assert {field.name for field in fields(Candidate)} == {
+        "tensor", "pipeline", "context", "expert", "microbatch", "schedule", "virtual", "balanced", "recompute",
+        "sequence_parallel", "distributed_optimizer",
+    }, "a new one needs its words, and its case here"  # fmt: skip
 
 
 def test_what_fits_nowhere_says_by_how_much() -> None:
