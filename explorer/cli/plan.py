@@ -37,8 +37,12 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Choose parallel degrees, microbatches, recomputation and a schedule; say why others fall out."""
+    """Choose parallel degrees, microbatches, recomputation and a schedule; say why others fall out.
+
+    Interrupted, it prints the best so far. Exit code 1 if nothing fits, 130 if interrupted.
+    """
     from explorer.cli import console
+    from explorer.cli.boundary import INTERRUPTED
     from explorer.config import catalogue
     from explorer.costs.select import choose
     from explorer.plan import planner, report
@@ -60,8 +64,8 @@ def plan(
         for text in (*chosen.architecture.assumed, said):
             if text:
                 typer.echo(text)
-    if not found.best:
-        raise typer.Exit(1)
+    if found.interrupted or not found.best:
+        raise typer.Exit(INTERRUPTED if found.interrupted else 1)
 
 
 @contextmanager

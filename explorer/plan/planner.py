@@ -73,6 +73,8 @@ class Plan:
         Settings that fit, by time of an iteration.
     tried
         How many settings the grid has.
+    weighed
+        How many of them were evaluated, or fell out with a reason: all but those left when interrupted.
     evaluated
         How many were evaluated.
     fallen
@@ -83,16 +85,20 @@ class Plan:
         Those that were tried.
     closest, enough
         If nothing fits: what misses by least, and what fits on more devices.
+    interrupted
+        Whether this is what was found until then.
     """
 
     best: tuple[Outcome, ...]
     tried: int
+    weighed: int
     evaluated: int
     fallen: Counter[str]
     illegal: Counter[str]
     schedules: tuple[str, ...]
     closest: Outcome | None = None
     enough: Outcome | None = None
+    interrupted: bool = False
 
 
 def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
@@ -169,6 +175,11 @@ class _Search:
     illegal: Counter[str] = field(default_factory=Counter)
     heavy: list[tuple[int, Candidate]] = field(default_factory=list)
 
+    @property
+    def weighed(self) -> int:
+        """How many settings were evaluated, or fell out with a reason."""
+        return self.evaluated + self.fallen.total() - self.fallen[OVER]
+
     def sift(self, grid: Sequence[Candidate]) -> tuple[list[_Promising], list[_Promising]]:
         """Settings that may be among the best, the fastest first, and those of them that leave most devices idle."""
         promising: list[_Promising] = []
@@ -235,28 +246,33 @@ def plan(
 ) -> Plan:
     """The ``top`` best settings of a grid.
 
-    Those with fewer microbatches than pipeline devices are tried only where no other fits.
+    Those with fewer microbatches than pipeline devices are tried only where no other fits. What was found until an
+    interruption is the answer then.
     """
-    search = _Search(wish, top)
-    promising, idle = search.sift(grid)
-    search.weigh(promising, progress)
-    if search.best:
-        search.fallen[FEW] += len(idle)
-    else:
-        search.weigh(idle, progress)
-    enough = None
-    if not search.best:
-        search.closest = _closest(search.heavy, wish, search.closest)
-        enough = None if search.closest is None else enough_devices(wish)
+    search, enough, interrupted = _Search(wish, top), None, False
+    try:
+        promising, idle = search.sift(grid)
+        search.weigh(promising, progress)
+        if search.best:
+            search.fallen[FEW] += len(idle)
+        else:
+            search.weigh(idle, progress)
+        if not search.best:
+            search.closest = _closest(search.heavy, wish, search.closest)
+            enough = None if search.closest is None else enough_devices(wish)
+    except KeyboardInterrupt:
+        interrupted = True
     return Plan(
         tuple(search.best),
         len(grid),
+        search.weighed,
         search.evaluated,
         +search.fallen,
         search.illegal,
         wish.schedules,
         None if search.best else search.closest,
         enough,
+        interrupted,
     )
 
 

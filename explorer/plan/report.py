@@ -33,16 +33,20 @@ def table(found: Plan, named: Sequence[str], width: int = 160) -> RenderableType
             columns.setdefault(name, []).append(cell)
     parts: list[RenderableType] = []
     if found.best:
-        shown, narrow = fitted(f"The best of {found.tried} settings", columns, width, _DROPPED_FIRST, _LEFT)
+        shown, narrow = fitted(f"The best of {found.weighed} settings", columns, width, _DROPPED_FIRST, _LEFT)
         parts += [shown, *([Text(narrow.strip(), "dim italic")] if narrow else [])]
         parts += [Text(line) for line in _launch(found.best[0], named)]
         parts += [Text(line, "yellow") for line in _cautions(found.best[0])]
+    elif found.interrupted:
+        parts.append(Text("none that fits was found so far"))
     elif found.closest is not None:
         parts.append(Text(misses(found.closest, found.enough)))
     else:
         why = found.illegal.most_common(1)
         parts.append(Text(f"no setting of the grid can run; most often because {why[0][0] if why else 'of sizes'}"))
     parts.append(Text(_summary(found), "dim"))
+    if found.interrupted:
+        parts.append(Text(f"interrupted: {found.weighed} of {found.tried} settings were weighed", "yellow"))
     return Group(*parts)
 
 
@@ -128,6 +132,8 @@ def contract(found: Plan) -> dict[str, Any]:
         "closest": None if found.closest is None else _outcome(found.closest),
         "enough": None if found.enough is None else _outcome(found.enough) | {"devices": found.enough.wish.devices},
         "tried": found.tried,
+        "weighed": found.weighed,
+        "interrupted": found.interrupted,
         "evaluated": found.evaluated,
         "fallen": dict(found.fallen),
         "illegal": dict(found.illegal.most_common(20)),
