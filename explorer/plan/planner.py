@@ -277,14 +277,18 @@ def plan(
 
 
 def _frugal(candidate: Candidate) -> bool:
-    """Whether a setting needs less than those that are otherwise equal: recomputing, and with small microbatches."""
-    recompute = "none" if shape(candidate.schedule).splits else "full"
-    return candidate.recompute == recompute and candidate.microbatch == 1
+    """Whether a setting needs less than otherwise equal ones, as a rule: it recomputes if it may, in small portions."""
+    known = shape(candidate.schedule)
+    recompute = "none" if known.splits else "full"
+    return candidate.recompute == recompute and candidate.microbatch == 1 and candidate.virtual == known.stages
 
 
 def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome | None) -> Outcome | None:
-    """What needs least memory, of ``found`` and of settings whose weights alone are too much."""
-    frugal = [(needed, one) for needed, one in heavy if _frugal(one)]
+    """What needs least memory, of ``found`` and of settings whose weights alone are too much.
+
+    Of settings that are otherwise equal, whole layers recomputed and the smallest microbatch need least.
+    """
+    frugal = [(needed, one) for needed, one in heavy if one.recompute == "full" and one.microbatch == 1]
     for needed, candidate in sorted(frugal or heavy, key=lambda pair: pair[0]):
         if found is not None and needed >= found.memory:
             break
@@ -299,7 +303,7 @@ def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome 
 def enough_devices(wish: Wish, most: int = MOST_DEVICES) -> Outcome | None:
     """A setting that fits on 2, 4, ... ``most`` times as many devices, the fewest of them; None if none is found.
 
-    Tried are frugal ones, with no more stages a device than the schedule has by itself.
+    Tried are frugal ones only.
     """
     factor = 2
     while factor <= most:
@@ -308,7 +312,7 @@ def enough_devices(wish: Wish, most: int = MOST_DEVICES) -> Outcome | None:
         except UsageError:  # the system has no more
             return None
         for candidate in candidates(larger):
-            if not _frugal(candidate) or candidate.virtual != shape(candidate.schedule).stages:
+            if not _frugal(candidate):
                 continue
             least = _least(candidate, larger)
             if isinstance(least, str) or least.memory > wish.room:

@@ -70,7 +70,7 @@ def _launch(best: Outcome, named: Sequence[str]) -> Iterator[str]:
 
 def _cautions(best: Outcome) -> Iterator[str]:
     if why := sparse(best.candidate, best.wish):
-        yield f"no setting with as many microbatches as pipeline devices fits; in the first, {why}"
+        yield f"no setting of the grid with as many microbatches as pipeline devices fits; in the first, {why}"
     size = int(best.wish.system.memory.size)
     if best.memory > _ROOM * size:
         yield (

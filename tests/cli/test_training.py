@@ -107,6 +107,23 @@ def test_a_plan_and_ones_own_setting(model: str) -> None:
     assert all(row["fits_memory"] for row in shown["best"])
 
 
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        Candidate(2, 2, 2, "1f1b", recompute="full", expert=2, context=2, balanced=True),
+        Candidate(2, 4, 1, "zb-v", 2, sequence_parallel=False, distributed_optimizer=False),
+    ],
+)
+def test_a_planned_setting_costs_the_same_elsewhere(candidate: Candidate) -> None:
+    chosen = choose("mixtral-8x7b", {"sequence": 16384}, None)
+    wish = Wish(chosen.architecture, load_system("h100-sxm"), 16, 32, 16384)
+    planned = planner.evaluate(candidate, wish)
+    words = ["evaluate", candidate.schedule, "--model", "mixtral-8x7b", "--system", "h100-sxm", *candidate.words(wish)]
+    shown = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert shown["makespan"] == pytest.approx(float(planned.seconds), rel=1e-12)
+    assert max(device["peak_memory"] for device in shown["devices"]) == planned.memory
+
+
 def test_ones_own_setting_runs_with_fewer_microbatches_than_devices(model: str) -> None:
     """A batch of 2 on 4 pipeline devices: `evaluate` runs it, and a plan holds it against the best."""
     words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "4", "--global-batch", "2", "--json"]
