@@ -37,8 +37,12 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Choose parallel degrees, microbatches, recomputation and a schedule; say why others fall out."""
+    """Choose parallel degrees, microbatches, recomputation and a schedule; say why others fall out.
+
+    Interrupted, it prints the best so far. Exit code 1 if nothing fits, 130 if interrupted.
+    """
     from explorer.cli import console
+    from explorer.cli.boundary import INTERRUPTED
     from explorer.config import catalogue
     from explorer.costs.select import choose
     from explorer.plan import planner, report
@@ -56,12 +60,12 @@ def plan(
     if json:
         console.show_json({**report.contract(found), "mine": said})
     else:
-        console.show(report.table(found, console.stdout().width))
+        console.show(report.table(found, ("--model", model, "--system", system), console.stdout().width))
         for text in (*chosen.architecture.assumed, said):
             if text:
                 typer.echo(text)
-    if not found.best:
-        raise typer.Exit(1)
+    if found.interrupted or not found.best:
+        raise typer.Exit(INTERRUPTED if found.interrupted else 1)
 
 
 @contextmanager
@@ -83,10 +87,10 @@ def _mine(text: str, wish: Wish, found: Plan) -> str:
     from explorer.plan.own import own_setting
 
     own = own_setting(text, wish)
-    reason = illegal(own, wish)
-    if reason is None:
-        try:
+    try:
+        reason = illegal(own, wish)
+        if reason is None:
             return report.mine(planner.evaluate(own, wish), found)
-        except ExplorerError as error:
-            reason = str(error)
+    except ExplorerError as error:
+        reason = str(error)
     return f"yours cannot run: {reason}"

@@ -19,6 +19,7 @@ from explorer.costs.degrees import misfit, nearest_divisor, tensor_misfit
 from explorer.costs.layout import format_layout, split
 from explorer.costs.problem import TransformerCosts
 from explorer.costs.training import Piece, Training
+from explorer.evaluation.case import case_of
 
 SCHEDULES = ("1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "v-half")
 """Those tried unless others are asked for; 1F1B and its interleaved kin are what Megatron-LM runs."""
@@ -50,27 +51,34 @@ class Shape:
         Whether W runs apart from I.
     dealt
         Whether the number of stages a device is an option of its own.
+    flushes
+        Whether weights are updated once, at the end.
     """
 
     stages: int
     pattern: Pattern
     splits: bool
     dealt: bool
+    flushes: bool
 
 
 @cache
 def shape(name: str) -> Shape:
     """The shape of a schedule, read off a small one."""
     named = schedules.find(name)
-    small = named(*_SMALL, recipe=AbstractCosts().problem)
+    costs = AbstractCosts()
+    small = named(*_SMALL, recipe=costs.problem)
     placement = small.placement
+    case = case_of(costs.problem(placement), placement, {}, split=small.splits_backward)
     stages = placement.stages // placement.devices
     pattern = Pattern.OTHER
     if stages and placement == loop(*_SMALL, stages):
         pattern = Pattern.ROUND
     elif placement == vee(*_SMALL):
         pattern = Pattern.VEE
-    return Shape(max(stages, 1), pattern, small.splits_backward, "chunks" in named.options)
+    return Shape(
+        max(stages, 1), pattern, small.splits_backward, "chunks" in named.options, named.asynchrony(case) is None
+    )
 
 
 _SMALL = (4, 8)
@@ -204,6 +212,31 @@ class Candidate:
         """The schedule's own."""
         return {"chunks": self.virtual} if shape(self.schedule).dealt else {}
 
+    def words(self, wish: Wish) -> list[str]:
+        """As `explorer evaluate` and `explorer export` take it, behind a model and a system."""
+        training = self.training(wish)
+        given = {
+            "--pp": self.pipeline,
+            "-M": self.microbatches(wish),
+            **{f"--{name}": value for name, value in self.options.items()},
+            "--tp": self.tensor,
+            "--cp": self.context,
+            "--ep": self.expert,
+            "--data-parallel": training.data,
+            "--sequence": wish.sequence,
+            "--microbatch-size": self.microbatch,
+            "--global-batch": wish.global_batch,
+            "--recompute": self.recompute,
+            "--layout": format_layout(self.pieces(wish)),
+            "--mem-limit": f"{wish.room}B",
+        }
+        words = [word for name, value in given.items() for word in (name, str(value))]
+        if training.sequence_parallel:
+            words.append("--sequence-parallel")
+        if training.distributed_optimizer:
+            words.append("--distributed-optimizer")
+        return [*words, "--optimizer"]
+
     def flags(self, wish: Wish) -> str | None:
         """As Megatron-LM takes it; None for a schedule that it does not have."""
         if self.schedule not in ("1f1b", "interleaved-1f1b"):
@@ -271,7 +304,12 @@ def titan_flags(candidate: Candidate, wish: Wish) -> str | None:
 
 
 def illegal(candidate: Candidate, wish: Wish) -> str | None:
-    """Why a setting cannot run, with the nearest that can; None if it can."""
+    """Why a setting cannot run, with the nearest that can; None if nothing is known to be against it."""
+    if not shape(candidate.schedule).flushes:
+        return (
+            f"{candidate.schedule} updates its weights within the run, and the iteration of a plan ends with one step "
+            "of the optimiser; `explorer evaluate` runs it without one"
+        )
     if wrong := tensor_misfit(wish.architecture, candidate.tensor, wish.system):
         return wrong
     if wish.devices % candidate.group:
@@ -298,6 +336,22 @@ def illegal(candidate: Candidate, wish: Wish) -> str | None:
     )
 
 
+def sparse(candidate: Candidate, wish: Wish) -> str | None:
+    """Why a setting that may run leaves most devices idle, so that a plan tries others first; None if it does not."""
+    count, pipeline, each = (
+        candidate.microbatches(wish),
+        candidate.pipeline,
+        candidate.microbatch * candidate.data(wish),
+    )
+    if count >= pipeline:
+        return None
+    return (
+        f"{count} microbatches are fewer than {pipeline} pipeline devices, which leaves most of them idle; fewer "
+        "data-parallel copies (more tensor parallelism), smaller microbatches or a batch of at least "
+        f"{pipeline * each} give more"
+    )
+
+
 def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:
     data = candidate.data(wish)
     if wish.global_batch % (candidate.microbatch * data):
@@ -308,22 +362,17 @@ def _illegal_batch(candidate: Candidate, wish: Wish) -> str | None:
             f"copies; nearest is a batch of {near}"
         )
     count, pipeline = candidate.microbatches(wish), candidate.pipeline
-    if count < pipeline:
-        return (
-            f"{count} microbatches are fewer than {pipeline} pipeline devices, which leaves most of them idle; fewer "
-            "data-parallel copies (more tensor parallelism), smaller microbatches or a batch of at least "
-            f"{pipeline * data * candidate.microbatch} give more"
-        )
     if candidate.schedule == "interleaved-1f1b" and count % pipeline:
         near = max(1, round(count / pipeline)) * pipeline
         return f"interleaved stages need a multiple of {pipeline} microbatches, got {count}; nearest is {near}"
     return None
 
 
+SAME_LAYERS = "layers spread by time are spread by number as well here"
+
+
 def _illegal_stages(candidate: Candidate, wish: Wish) -> str | None:
     layers, stages = wish.architecture.layers, candidate.stages
-    if candidate.balanced and (layers < stages or candidate.pieces(wish) == split(wish.architecture, stages)):
-        return "layers spread by time are spread by number as well here"
     if candidate.schedule == "interleaved-1f1b" and layers % stages and not candidate.balanced:
         placed = layers // stages * stages
         legal = [n for n in range(1, layers // candidate.pipeline + 1) if layers % (candidate.pipeline * n) == 0]
@@ -341,6 +390,8 @@ def _illegal_stages(candidate: Candidate, wish: Wish) -> str | None:
         )
     if candidate.schedule != "1f1b" and candidate.pipeline == 1:
         return f"{candidate.schedule} on one pipeline device is 1f1b"
+    if candidate.balanced and candidate.pieces(wish) == split(wish.architecture, stages):
+        return SAME_LAYERS
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import schedules
@@ -14,9 +14,12 @@ from explorer.core.op import Kind
 from explorer.core.placement import loop, vee
 from explorer.costs.layers import flops
 from explorer.evaluation.results import Evaluation
-from explorer.plan.candidates import Candidate, Pattern, Wish, candidates, illegal, shape
+from explorer.plan.candidates import SAME_LAYERS, Candidate, Pattern, Wish, candidates, illegal, shape, sparse
 
 OVER = "over the memory of a device"
+FEW = "with fewer microbatches than pipeline devices, tried only where nothing else fits"
+MOST_DEVICES = 64
+"""How many times as many devices are looked at where nothing fits."""
 _KNOWN_WARM_UP = ("1f1b", "zb-h1", "interleaved-1f1b")
 """Schedules whose first device holds what `floor` says."""
 
@@ -70,26 +73,32 @@ class Plan:
         Settings that fit, by time of an iteration.
     tried
         How many settings the grid has.
+    weighed
+        How many of them were evaluated, or fell out with a reason: all but those left when interrupted.
     evaluated
         How many were evaluated.
     fallen
         Why others were not, and how many each time.
     illegal
-        Why those that are not legal are not, and how many each time.
+        Why those that cannot run cannot, and how many each time.
     schedules
         Those that were tried.
     closest, enough
         If nothing fits: what misses by least, and what fits on more devices.
+    interrupted
+        Whether this is what was found until then.
     """
 
     best: tuple[Outcome, ...]
     tried: int
+    weighed: int
     evaluated: int
     fallen: Counter[str]
     illegal: Counter[str]
     schedules: tuple[str, ...]
     closest: Outcome | None = None
     enough: Outcome | None = None
+    interrupted: bool = False
 
 
 def evaluate(candidate: Candidate, wish: Wish) -> Outcome:
@@ -153,57 +162,125 @@ def floor(candidate: Candidate, wish: Wish) -> Floor:
     return Floor(memory, count * longest)
 
 
+@dataclass
+class _Search:
+    """A plan in the making; what was found stays where it is interrupted."""
+
+    wish: Wish
+    top: int
+    best: list[Outcome] = field(default_factory=list)
+    closest: Outcome | None = None
+    evaluated: int = 0
+    fallen: Counter[str] = field(default_factory=Counter)
+    illegal: Counter[str] = field(default_factory=Counter)
+    heavy: list[tuple[int, Candidate]] = field(default_factory=list)
+
+    @property
+    def weighed(self) -> int:
+        """How many settings were evaluated, or fell out with a reason."""
+        return self.evaluated + self.fallen.total() - self.fallen[OVER]
+
+    def sift(self, grid: Sequence[Candidate]) -> tuple[list[_Promising], list[_Promising]]:
+        """Settings that may be among the best, the fastest first, and those of them that leave most devices idle."""
+        promising: list[_Promising] = []
+        idle: list[_Promising] = []
+        for candidate in grid:
+            least = _least(candidate, self.wish)
+            if least == SAME_LAYERS:
+                self.fallen[SAME_LAYERS] += 1
+            elif isinstance(least, str):
+                self.fallen["not legal"] += 1
+                self.illegal[least] += 1
+            elif least.memory > self.wish.room:
+                self.fallen["over the memory of a device, whatever the order"] += 1
+                self.heavy.append((least.memory, candidate))
+            else:
+                (idle if sparse(candidate, self.wish) else promising).append((least.seconds, candidate))
+        return sorted(promising, key=_seconds), sorted(idle, key=_seconds)
+
+    def weigh(self, promising: Sequence[_Promising], progress: Callable[[int], None]) -> None:
+        """Evaluate what could be among the best.
+
+        A setting whose least time is over that of the worst of the best so far could not.
+        """
+        for place, (seconds, candidate) in enumerate(promising):
+            if len(self.best) == self.top and seconds >= self.best[-1].seconds:
+                self.fallen["slower than the best, whatever the order"] += len(promising) - place
+                break
+            progress(place)
+            try:
+                outcome = evaluate(candidate, self.wish)
+            except Inapplicable as error:
+                self.fallen["the schedule does not exist for these sizes"] += 1
+                self.illegal[str(error)] += 1
+                continue
+            except ExplorerError as error:
+                self.fallen[str(error)] += 1
+                continue
+            self.evaluated += 1
+            if outcome.fits:
+                self.best = sorted([*self.best, outcome], key=lambda found: found.seconds)[: self.top]
+            else:
+                self.fallen[OVER] += 1
+                self.closest = min((found for found in (self.closest, outcome) if found), key=lambda one: one.memory)
+
+
+_Promising = tuple[Fraction, Candidate]
+"""A setting with its least time."""
+
+
+def _seconds(promising: _Promising) -> Fraction:
+    return promising[0]
+
+
+def _least(candidate: Candidate, wish: Wish) -> Floor | str:
+    """The least that a setting needs, or why it cannot run."""
+    try:
+        return illegal(candidate, wish) or floor(candidate, wish)
+    except ExplorerError as error:
+        return str(error)
+
+
 def plan(
     wish: Wish, grid: Sequence[Candidate], top: int = 10, progress: Callable[[int], None] = lambda done: None
 ) -> Plan:
     """The ``top`` best settings of a grid.
 
-    A setting whose least time is over that of the worst of the best so far is not evaluated: it could not be among
-    them.
+    Those with fewer microbatches than pipeline devices are tried only where no other fits. What was found until an
+    interruption is the answer then.
     """
-    fallen: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    promising: list[tuple[Fraction, Candidate]] = []
-    heavy: list[tuple[int, Candidate]] = []
-    for candidate in grid:
-        if (reason := illegal(candidate, wish)) is not None:
-            fallen["not legal"] += 1
-            reasons[reason] += 1
-            continue
-        least = floor(candidate, wish)
-        if least.memory > wish.room:
-            fallen["over the memory of a device, whatever the order"] += 1
-            heavy.append((least.memory, candidate))
+    search, enough, interrupted = _Search(wish, top), None, False
+    try:
+        promising, idle = search.sift(grid)
+        search.weigh(promising, progress)
+        if search.best:
+            search.fallen[FEW] += len(idle)
         else:
-            promising.append((least.seconds, candidate))
-    promising.sort(key=lambda pair: pair[0])
-    best: list[Outcome] = []
-    closest: Outcome | None = None
-    evaluated = 0
-    for place, (seconds, candidate) in enumerate(promising):
-        if len(best) == top and seconds >= best[-1].seconds:
-            fallen["slower than the best, whatever the order"] += len(promising) - place
-            break
-        progress(place)
-        try:
-            outcome = evaluate(candidate, wish)
-        except Inapplicable:
-            fallen["the schedule does not exist for these sizes"] += 1
-            continue
-        except ExplorerError as error:
-            fallen[str(error)] += 1
-            continue
-        evaluated += 1
-        if outcome.fits:
-            best = sorted([*best, outcome], key=lambda found: found.seconds)[:top]
-        else:
-            fallen[OVER] += 1
-            closest = min((found for found in (closest, outcome) if found), key=lambda found: found.memory)
-    if best:
-        return Plan(tuple(best), len(grid), evaluated, fallen, reasons, wish.schedules)
-    closest = _closest(heavy, wish, closest)
-    enough = None if closest is None else enough_devices(wish)
-    return Plan((), len(grid), evaluated, fallen, reasons, wish.schedules, closest, enough)
+            search.weigh(idle, progress)
+        if not search.best:
+            search.closest = _closest(search.heavy, wish, search.closest)
+            enough = None if search.closest is None else enough_devices(wish)
+    except KeyboardInterrupt:
+        interrupted = True
+    return Plan(
+        tuple(search.best),
+        len(grid),
+        search.weighed,
+        search.evaluated,
+        +search.fallen,
+        search.illegal,
+        wish.schedules,
+        None if search.best else search.closest,
+        enough,
+        interrupted,
+    )
+
+
+def _frugal(candidate: Candidate) -> bool:
+    """Whether a setting needs less than otherwise equal ones, as a rule: it recomputes if it may, in small portions."""
+    known = shape(candidate.schedule)
+    recompute = "none" if known.splits else "full"
+    return candidate.recompute == recompute and candidate.microbatch == 1 and candidate.virtual == known.stages
 
 
 def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome | None) -> Outcome | None:
@@ -223,8 +300,11 @@ def _closest(heavy: Sequence[tuple[int, Candidate]], wish: Wish, found: Outcome 
     return found
 
 
-def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
-    """A setting that fits on 2, 4, ... ``most`` times as many devices, the fewest of them; None if none does."""
+def enough_devices(wish: Wish, most: int = MOST_DEVICES) -> Outcome | None:
+    """A setting that fits on 2, 4, ... ``most`` times as many devices, the fewest of them; None if none is found.
+
+    Tried are frugal ones only.
+    """
     factor = 2
     while factor <= most:
         try:
@@ -232,10 +312,10 @@ def enough_devices(wish: Wish, most: int = 64) -> Outcome | None:
         except UsageError:  # the system has no more
             return None
         for candidate in candidates(larger):
-            frugal = candidate.recompute == "full" and candidate.microbatch == 1 and not candidate.balanced
-            if not frugal or shape(candidate.schedule).dealt or illegal(candidate, larger) is not None:
+            if not _frugal(candidate):
                 continue
-            if floor(candidate, larger).memory > wish.room:
+            least = _least(candidate, larger)
+            if isinstance(least, str) or least.memory > wish.room:
                 continue
             try:
                 outcome = evaluate(candidate, larger)

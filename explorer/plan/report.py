@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
@@ -11,32 +12,41 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from explorer.costs.layout import format_layout
 from explorer.evaluation.reasons import Share, shares
-from explorer.plan.candidates import Candidate, shape, titan_flags
-from explorer.plan.planner import OVER, Outcome, Plan
+from explorer.plan.candidates import Candidate, shape, sparse, titan_flags
+from explorer.plan.planner import MOST_DEVICES, OVER, Outcome, Plan
 from explorer.reports import numbers
 from explorer.reports.tables import fitted
 
 
-def table(found: Plan, width: int = 160) -> RenderableType:
-    """The best settings, how to launch the first, and why others fell out."""
+def table(found: Plan, named: Sequence[str], width: int = 160) -> RenderableType:
+    """The best settings, how to launch the first, and why others fell out.
+
+    Parameters
+    ----------
+    named
+        Words of the command line that name the model and the system.
+    """
     columns: dict[str, list[str | Text]] = {}
     for outcome in found.best:
         for name, cell in _cells(outcome):
             columns.setdefault(name, []).append(cell)
     parts: list[RenderableType] = []
     if found.best:
-        shown, narrow = fitted(f"The best of {found.tried} settings", columns, width, _DROPPED_FIRST, _LEFT)
+        shown, narrow = fitted(f"The best of {found.weighed} settings", columns, width, _DROPPED_FIRST, _LEFT)
         parts += [shown, *([Text(narrow.strip(), "dim italic")] if narrow else [])]
-        parts += [Text(line) for line in _launch(found.best[0])]
-        parts += [Text(line, "yellow") for line in _tight(found.best[0])]
+        parts += [Text(line) for line in _launch(found.best[0], named)]
+        parts += [Text(line, "yellow") for line in _cautions(found.best[0])]
+    elif found.interrupted:
+        parts.append(Text("none that fits was found so far"))
     elif found.closest is not None:
         parts.append(Text(misses(found.closest, found.enough)))
     else:
         why = found.illegal.most_common(1)
         parts.append(Text(f"no setting of the grid can run; most often because {why[0][0] if why else 'of sizes'}"))
     parts.append(Text(_summary(found), "dim"))
+    if found.interrupted:
+        parts.append(Text(f"interrupted: {found.weighed} of {found.tried} settings were weighed", "yellow"))
     return Group(*parts)
 
 
@@ -46,7 +56,7 @@ _ROOM = Fraction(95, 100)
 """The part of a device's memory over which a plan is told to be tight."""
 
 
-def _launch(best: Outcome) -> Iterator[str]:
+def _launch(best: Outcome, named: Sequence[str]) -> Iterator[str]:
     candidate, wish = best.candidate, best.wish
     flags, titan = candidate.flags(wish), titan_flags(candidate, wish)
     if flags:
@@ -54,14 +64,13 @@ def _launch(best: Outcome) -> Iterator[str]:
     if titan:
         yield f"torchtitan: {titan}"
     if not flags:
-        layers = f" with layers {format_layout(candidate.pieces(wish))}" if candidate.balanced else ""
-        yield (
-            f"the schedule{layers}: explorer export {candidate.schedule} -D {candidate.pipeline} "
-            f"-M {candidate.microbatches(wish)} --output schedule.csv"
-        )
+        words = ["explorer", "export", candidate.schedule, *named, *candidate.words(wish), "--output", "schedule.csv"]
+        yield f"the schedule: {shlex.join(words)}"
 
 
-def _tight(best: Outcome) -> Iterator[str]:
+def _cautions(best: Outcome) -> Iterator[str]:
+    if why := sparse(best.candidate, best.wish):
+        yield f"no setting of the grid with as many microbatches as pipeline devices fits; in the first, {why}"
     size = int(best.wish.system.memory.size)
     if best.memory > _ROOM * size:
         yield (
@@ -84,7 +93,8 @@ def misses(outcome: Outcome, larger: Outcome | None) -> str:
     """By how much a setting does not fit, and on how many devices one does."""
     over = outcome.memory - outcome.wish.room
     change = (
-        f"no more devices of this system, to 64 times as many, make it fit with a batch of {outcome.wish.global_batch}"
+        f"nor was a setting found that does with a batch of {outcome.wish.global_batch} on 2, 4, ... "
+        f"{MOST_DEVICES} times as many devices, as far as the system has them"
         if larger is None
         else f"{larger.wish.devices} devices would do: {_named(larger.candidate)} needs {numbers.size(larger.memory)}"
     )
@@ -122,6 +132,8 @@ def contract(found: Plan) -> dict[str, Any]:
         "closest": None if found.closest is None else _outcome(found.closest),
         "enough": None if found.enough is None else _outcome(found.enough) | {"devices": found.enough.wish.devices},
         "tried": found.tried,
+        "weighed": found.weighed,
+        "interrupted": found.interrupted,
         "evaluated": found.evaluated,
         "fallen": dict(found.fallen),
         "illegal": dict(found.illegal.most_common(20)),
@@ -182,14 +194,19 @@ def _bubble(outcome: Outcome) -> str:
     return numbers.percent(outcome.evaluation.levels["execution"].bubble_ratio)
 
 
-def _context(candidate: Candidate) -> str:
-    return f"cp {candidate.context}, " if candidate.context > 1 else ""
-
-
 def _named(candidate: Candidate) -> str:
+    """All in which settings differ; what most share is named where it is otherwise."""
     chunks = f" x {candidate.virtual}" if shape(candidate.schedule).dealt else ""
-    chunks += ", balanced layers" if candidate.balanced else ""
-    return (
-        f"tp {candidate.tensor}, pp {candidate.pipeline}, {_context(candidate)}microbatch {candidate.microbatch}, "
-        f"{candidate.schedule}{chunks}, recompute {candidate.recompute}"
-    )
+    parts = {
+        f"tp {candidate.tensor}": True,
+        f"pp {candidate.pipeline}": True,
+        f"cp {candidate.context}": candidate.context > 1,
+        f"ep {candidate.expert}": candidate.expert > 1,
+        f"microbatch {candidate.microbatch}": True,
+        f"{candidate.schedule}{chunks}": True,
+        "balanced layers": candidate.balanced,
+        f"recompute {candidate.recompute}": True,
+        "no sequence parallelism": candidate.tensor > 1 and not candidate.sequence_parallel,
+        "no distributed optimizer": not candidate.distributed_optimizer,
+    }
+    return ", ".join(part for part, told in parts.items() if told)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from explorer import api
 from explorer.cli.app import app
+from explorer.config.catalogue import load_system
 from explorer.core.errors import UsageError
+from explorer.costs.select import choose
+from explorer.plan import planner
+from explorer.plan.candidates import Candidate, Wish, candidates
 
 CONFIG = {
     "model_type": "llama", "num_hidden_layers": 8, "hidden_size": 1024, "intermediate_size": 4096,
@@ -99,6 +105,83 @@ def test_a_plan_and_ones_own_setting(model: str) -> None:
     times = [row["seconds"] for row in shown["best"]]
     assert times == sorted(times)
     assert all(row["fits_memory"] for row in shown["best"])
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        Candidate(2, 2, 2, "1f1b", recompute="full", expert=2, context=2, balanced=True),
+        Candidate(2, 4, 1, "zb-v", 2, sequence_parallel=False, distributed_optimizer=False),
+    ],
+)
+def test_a_planned_setting_costs_the_same_elsewhere(candidate: Candidate) -> None:
+    chosen = choose("mixtral-8x7b", {"sequence": 16384}, None)
+    wish = Wish(chosen.architecture, load_system("h100-sxm"), 16, 32, 16384)
+    planned = planner.evaluate(candidate, wish)
+    words = ["evaluate", candidate.schedule, "--model", "mixtral-8x7b", "--system", "h100-sxm", *candidate.words(wish)]
+    shown = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert shown["makespan"] == pytest.approx(float(planned.seconds), rel=1e-12)
+    assert max(device["peak_memory"] for device in shown["devices"]) == planned.memory
+
+
+def test_ones_own_setting_runs_with_fewer_microbatches_than_devices(model: str) -> None:
+    """A batch of 2 on 4 pipeline devices: `evaluate` runs it, and a plan holds it against the best."""
+    words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "4", "--global-batch", "2", "--json"]
+    done = CliRunner().invoke(app, [*words, "--schedules", "1f1b", "--mine", "--pipeline-model-parallel-size 4"])
+    assert json.loads(done.stdout)["mine"].startswith("yours (tp 1, pp 4, ")
+
+
+@pytest.mark.parametrize(("after", "places"), [(0, 0), (1, 1), (3, 3)])
+def test_an_interrupted_plan_shows_what_it_has(
+    model: str, after: int, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight settings are legal on one device, with microbatches of 1, 2, 4 and 8 and two ways to recompute."""
+    whole, done = planner.evaluate, iter(range(after))
+
+    def evaluate(candidate: Candidate, wish: Wish) -> planner.Outcome:
+        if next(done, None) is None:
+            raise KeyboardInterrupt
+        return whole(candidate, wish)
+
+    monkeypatch.setattr(planner, "evaluate", evaluate)
+    words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "1", "--global-batch", "8"]
+    told = CliRunner().invoke(app, [*words, "--schedules", "1f1b", "--json"])
+    assert told.exit_code == 130
+    shown = json.loads(told.stdout)
+    assert shown["interrupted"] is True
+    assert len(shown["best"]) == places == shown["evaluated"]
+    assert (shown["tried"], shown["weighed"]) == (16, 8 + after), "the other eight spread layers by time, in vain"
+    assert (shown["closest"], shown["enough"]) == (None, None)
+
+
+def test_an_interrupted_plan_says_so_in_words(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(candidate: Candidate, wish: Wish) -> planner.Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planner, "evaluate", evaluate)
+    words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "1", "--global-batch", "8"]
+    told = CliRunner().invoke(app, [*words, "--schedules", "1f1b"])
+    assert told.exit_code == 130
+    said = " ".join(told.stdout.split())
+    assert "none that fits was found so far" in said
+    assert "interrupted: 8 of 16 settings were weighed" in said, "those spread by time are as by number on one device"
+    assert "nothing fits" not in said
+
+
+@pytest.mark.parametrize("schedule", ["interleaved-zb", "looped-bfs", "zb-auto", "zb-v"])
+def test_the_command_of_a_plan_writes_the_planned_order(model: str, schedule: str, tmp_path: Path) -> None:
+    """Stages a device are the schedule's own option; the order of zb-auto hangs on all costs and on the memory."""
+    words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "8", "--global-batch", "8"]
+    shown = CliRunner().invoke(app, [*words, "--schedules", schedule, "--mem-limit", "20GiB"]).stdout
+    command = " ".join(shown.split()).split("the schedule: explorer ")[1].split(" schedules tried")[0]
+    assert command.endswith("--output schedule.csv")
+    path = tmp_path / "schedule.json"
+    done = CliRunner().invoke(app, [*shlex.split(command)[:-1], str(path)])
+    assert done.exit_code == 0, done.exception
+    chosen = choose(model, {}, None)
+    wish = Wish(chosen.architecture, load_system("h100-sxm"), 8, 8, chosen.training.sequence, (schedule,), 20 * 2**30)
+    best = planner.plan(wish, list(candidates(wish)), 1).best[0]
+    assert api.load(path) == best.evaluation.timeline.schedule
 
 
 def test_a_plan_that_cannot_fit_ends_with_1(tmp_path: Path) -> None:

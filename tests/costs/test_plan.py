@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
+from rich.console import Console
 
 from explorer.config import catalogue
 from explorer.core.errors import ExplorerError, UsageError
 from explorer.costs.architecture import Architecture, Experts
 from explorer.costs.layout import parse_layout
 from explorer.costs.problem import architecture_of
-from explorer.plan.candidates import Candidate, Wish, candidates, illegal, titan_flags
+from explorer.costs.select import choose
+from explorer.plan.candidates import Candidate, Wish, candidates, illegal, sparse, titan_flags
 from explorer.plan.own import own_setting
-from explorer.plan.planner import enough_devices, evaluate, floor, plan
-from explorer.plan.report import contract, mine, misses
+from explorer.plan.planner import FEW, Plan, enough_devices, evaluate, floor, plan
+from explorer.plan.report import contract, mine, misses, table
 
 SYSTEM = catalogue.load_system("h100-sxm")
 MODEL, _ = architecture_of(catalogue.load_model("llama3-8b"), "llama3-8b")
@@ -25,14 +27,20 @@ def wish(**given: object) -> Wish:
     return replace(WISH, **given)  # type: ignore[arg-type]
 
 
+def told(found: Plan) -> str:
+    """What a person reads, on one line."""
+    console = Console(width=1000)
+    with console.capture() as shown:
+        console.print(table(found, ()))
+    return " ".join(shown.get().split())
+
+
 @pytest.mark.parametrize(
     ("candidate", "given", "said"),
     [
         # NVIDIA/Megatron-LM#468: 80 layers, 16 devices, 2 stages each run 64 layers.
         (Candidate(1, 16, 1, "interleaved-1f1b", 2), {"devices": 16, "architecture": replace(MODEL, layers=80)},
          r"only 64 would be placed evenly; legal are 1, 5 stages a device"),
-        # pytorch/torchtitan#775: fewer microbatches than devices.
-        (Candidate(1, 8, 8), {}, "4 microbatches are fewer than 8 pipeline devices.*a batch of at least 64"),
         (Candidate(3, 1, 1), {"devices": 3}, "of 3 does not divide 32 attention heads; nearest is 2"),
         (Candidate(16, 1, 1), {"devices": 16}, "of 16 does not divide 8 .*; nearest is 8"),
         (Candidate(2, 3, 1), {}, "pipeline parallelism of 6 does not divide 8 devices; nearest is a pipeline of 2"),
@@ -47,6 +55,73 @@ def test_what_is_not_legal_says_what_is(candidate: Candidate, given: dict[str, o
         reason = illegal(candidate, wish(**given))
         if reason:
             raise UsageError(reason)
+
+
+def test_few_microbatches_are_tried_where_nothing_else_fits() -> None:
+    """pytorch/torchtitan#775: 1F1B runs with fewer microbatches than devices, which then wait for most of the time."""
+    few, enough = (Candidate(1, 8, microbatch, recompute="full") for microbatch in (8, 4))
+    assert illegal(few, WISH) is None
+    said = sparse(few, WISH)
+    assert said is not None
+    assert "4 microbatches are fewer than 8 pipeline devices" in said, "32 sequences are 4 x 8"
+    assert "a batch of at least 64" in said, "8 x 8"
+    assert sparse(enough, WISH) is None, "8 microbatches of 4"
+    roomy = plan(WISH, [few, enough])
+    assert [found.candidate for found in roomy.best] == [enough]
+    assert roomy.fallen[FEW] == 1
+    only = plan(WISH, [few])
+    assert [found.candidate for found in only.best] == [few]
+    assert "in the first, 4 microbatches are fewer than 8 pipeline devices" in told(only)
+
+
+def test_a_large_model_on_a_small_batch_fits_where_devices_outnumber_microbatches() -> None:
+    """405 10^9 parameters of 18 bytes are 7.3 TB: 128 devices of 80 GiB hold them, with 8 sequences at once at most."""
+    chosen = choose("llama3-405b", {}, None)
+    large = Wish(chosen.architecture, SYSTEM, 8, 8, chosen.training.sequence)
+    closest = plan(large, list(candidates(large)), top=1)
+    assert closest.best == ()
+    assert "128 devices would do" in told(closest)
+    more = replace(large, devices=128)
+    own = Candidate(8, 16, 1, recompute="full")
+    found = plan(more, [own])
+    assert [one.candidate for one in found.best] == [own]
+    assert plan(more, list(candidates(more)), top=1).best[0].seconds <= found.best[0].seconds
+
+
+@pytest.mark.parametrize("schedule", ["zb-v", "interleaved-zb", "looped-bfs"])
+def test_more_devices_are_looked_for_with_every_schedule(schedule: str) -> None:
+    """Those that split backwards do not recompute whole layers; those that interleave have several stages a device."""
+    large = wish(
+        architecture=replace(MODEL, hidden=8192, heads=64, head_width=128), schedules=(schedule,), memory=2**34
+    )
+    found = plan(large, list(candidates(large)), top=1)
+    assert found.best == ()
+    assert found.enough is not None
+    assert found.enough.fits
+    assert found.enough.candidate.schedule == schedule
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "pipedream-2bw", "local-accumulation"])
+def test_schedules_without_a_flush_say_why_they_are_not_planned(schedule: str) -> None:
+    asynchronous = wish(schedules=(schedule,))
+    found = plan(asynchronous, list(candidates(asynchronous)))
+    assert len(found.illegal) == 1
+    assert f"most often because {schedule} updates its weights within the run" in told(found)
+
+
+def test_why_a_schedule_does_not_exist_is_told() -> None:
+    odd = wish(devices=3, global_batch=24, schedules=("chimera",))
+    assert "most often because chimera needs an even number of devices, got 3" in told(
+        plan(odd, [Candidate(1, 3, 1, "chimera")])
+    )
+
+
+def test_more_copies_than_costs_know_leave_a_setting_out() -> None:
+    """2^20 copies are over the limit of 10^6; a pipeline of 32 has 2^15."""
+    vast = wish(devices=2**20, global_batch=2**20)
+    found = plan(vast, [Candidate(1, 1, 1), Candidate(1, 32, 1)])
+    assert [one.candidate for one in found.best] == [Candidate(1, 32, 1)]
+    assert list(found.illegal) == ["data-parallel copies must be between 1 and 1000000, got 1048576"]
 
 
 def test_experts_spread_over_copies_that_there_are() -> None:
@@ -101,6 +176,35 @@ def test_ones_own_setting_is_held_against_the_best() -> None:
     slow = evaluate(Candidate(8, 1, 1), WISH)
     assert slow.seconds > found.best[-1].seconds
     assert "more than the best: behind the first 3" in mine(slow, found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"tensor": 4}, "tp 4"),
+        ({"pipeline": 4}, "pp 4"),
+        ({"context": 2}, "cp 2"),
+        ({"expert": 2}, "ep 2"),
+        ({"microbatch": 2}, "microbatch 2"),
+        ({"schedule": "zb-h1"}, "zb-h1"),
+        ({"schedule": "interleaved-1f1b", "virtual": 4}, "interleaved-1f1b x 4"),
+        ({"balanced": True}, "balanced layers"),
+        ({"recompute": "selective"}, "recompute selective"),
+        ({"sequence_parallel": False}, "no sequence parallelism"),
+        ({"distributed_optimizer": False}, "no distributed optimizer"),
+    ],
+)
+def test_settings_that_differ_are_told_apart(changed: dict[str, object], words: str) -> None:
+    outcome = evaluate(Candidate(2, 2, 1), WISH)
+    found = plan(WISH, [outcome.candidate])
+    plain = mine(outcome, found)
+    other = mine(replace(outcome, candidate=replace(outcome.candidate, **changed)), found)  # type: ignore[arg-type]
+    assert words in other
+    assert words not in plain
+    assert {field.name for field in fields(Candidate)} == {
+        "tensor", "pipeline", "context", "expert", "microbatch", "schedule", "virtual", "balanced", "recompute",
+        "sequence_parallel", "distributed_optimizer",
+    }, "a new one needs its words, and its case here"  # fmt: skip
 
 
 def test_what_fits_nowhere_says_by_how_much() -> None:
