@@ -179,3 +179,42 @@ def test_a_disagreement_keeps_what_each_says(
     (kept,) = tmp_path.glob("disagreement-*.json")
     assert str(kept) in err
     assert json.loads(kept.read_text())["timelines"][0]["schedule"]["orders"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"network": {"link": [[7] * 3] * 3}}, "network.link must be from 0 to 0, got 7 to 7"),
+        ({"network": {"latency": []}}, "network.latency has shape (0,), expected (1,)"),
+        ({"network": {"shared": [["nic", [[0, 3]]]]}}, "network.shared must be from 0 to 2, got 0 to 3"),
+        ({"profile_of": [5] * 4}, "profile_of must be from 0 to 0, got 5 to 5"),
+        ({"profile_of": [[0]] * 4}, "profile_of is no list of whole numbers"),
+        ({"durations": [[[-1, 1, 1, 1]] * 3]}, "durations must be from 0"),
+        ({"memory_limit": [[3, 3], False, "3"]}, "memory_limit is of 2 devices, expected 3"),
+        ({"memory_limit": [[3, 3, 3], "no", "3"]}, "expected true or false, got 'no'"),
+        ({"memory_limit": [[3, 3, 3], True, "3B"]}, "memory_limit is in bytes, and bytes are not given"),
+        ({"memory_limit": [3]}, "memory_limit is no list of"),
+        ({"stash": {"static": [0]}}, "stash.static has shape (1,), expected (3,)"),
+        ({"stash": {"freed_at_input": [[2, 2, 2]]}}, "stash.freed_at_input is more than stash.held"),
+        ({"tick": "0"}, "a tick must be over 0"),
+        ({"tick": "-1"}, "for a number from 0, got '-1'"),
+        ({"tick": "1e999999999"}, "for a number from 0, got '1e999999999'"),
+        ({"unit": "h"}, "of the unit 1 or s"),
+        ({"launch": -1}, "expected a whole number from 0, got -1"),
+        ({"copies": 0}, "copies and network.servers must be at least 1"),
+    ],
+)
+def test_a_damaged_problem_is_one_sentence_wherever_it_is_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    """Costs that no search can have written: positions that there are not, shapes that do not fit, negative times."""
+    file = tmp_path / "best.json"
+    value = optimised(capsys, "--mem-limit", "2", "--output", str(file))
+    for key, wrong in changes.items():
+        value["problem"][key] = {**value["problem"][key], **wrong} if isinstance(wrong, dict) else wrong
+    file.write_text(json.dumps(value))
+    for command in (["optimize", "--replay"], ["evaluate"], ["show"], ["export", "--format", "json"]):
+        code, out, err = ran(capsys, *command, str(file))
+        assert (code, out) == (2, ""), command
+        assert said in err
+        assert err.count("\n") == 1
