@@ -65,7 +65,7 @@ def evaluated(problem: ProblemOptions, subject: str) -> Evaluation:
 def _costs(problem: ProblemOptions, file: Path | None) -> Costs:
     """Costs as the options have them; those of the search, for its result and where nothing else is said."""
     if file is not None and file.suffix.lower() == ".json" and not problem.gives_costs:
-        from explorer.io.optimum import kept_costs
+        from explorer.io.kept import kept_costs
 
         kept = kept_costs(file)
         if kept is not None:

@@ -102,7 +102,7 @@ def _kept(value: dict[str, Any]) -> str:
 
 def _replay(path: str, json: bool) -> int:
     from explorer.cli import console
-    from explorer.io.optimum import replay as check_again
+    from explorer.io.replay import replay as check_again
     from explorer.reports.optimum import replayed
 
     found = check_again(Path(path))

@@ -218,3 +218,98 @@ def test_a_damaged_problem_is_one_sentence_wherever_it_is_read(
         assert (code, out) == (2, ""), command
         assert said in err
         assert err.count("\n") == 1
+
+
+def test_a_bound_without_a_search_above_the_schedule_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Split, 55 is the optimum; whole backwards would take 60 at least, so a whole search cannot have found 55."""
+    file = tmp_path / "best.json"
+    costs = ["--forward", "2", "--input-grad", "3", "--weight-grad", "1", "-D", "3", "-M", "6", "--mem-limit", "2"]
+    value = optimised(capsys, *costs, "--output", str(file))
+    assert (value["makespan"], value["status"]) == (55, "proved")
+    file.write_text(json.dumps(value | {"split_backward": False}))
+    code, out, _ = ran(capsys, "optimize", "--replay", str(file), "--json")
+    assert code == 1
+    fails = {one["what"]: one["said"] for one in json.loads(out)["findings"] if one["holds"] is False}
+    assert fails.keys() == {"split backward", "bound"}
+    assert fails["bound"].startswith("60 without a search is above the schedule's 55")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fails"),
+    [
+        ({"peak_activations": [1, 1, 1]}, "peak activations"),
+        ({"gap": 0.5}, "gap"),
+        ({"longest_device_span": 1}, "longest device span"),
+        ({"memory_limit": "3"}, "memory limit"),
+        ({"devices": 4}, "devices"),
+        ({"microbatches": 5}, "microbatches"),
+        ({"time_unit": "s"}, "time unit"),
+        ({"losses": {}}, "losses"),
+        ({"critical_path": {"compute": 1}}, "critical path"),
+        ({"status": "proved", "bound": 1}, "bound"),
+        ({"status": "found", "bound": 60.5, "gap": 0}, "bound"),
+    ],
+)
+def test_a_replay_compares_all_that_follows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, wrong: dict[str, object], fails: str
+) -> None:
+    file = tmp_path / "best.json"
+    value = optimised(capsys, "--mem-limit", "2", "--output", str(file))
+    file.write_text(json.dumps(value | wrong))
+    code, out, _ = ran(capsys, "optimize", "--replay", str(file), "--json")
+    assert code == 1
+    assert fails in [one["what"] for one in json.loads(out)["findings"] if one["holds"] is False]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("1f1b", {"makespan": 1}), ("1f1b", {"fits_memory": True}), ("1f1b", {"same_placement": False}),
+     ("hanayo", {"ratio": 0.1}), ("hanayo", {"ratio": None})],
+)  # fmt: skip
+def test_a_replay_evaluates_named_schedules_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, wrong: dict[str, object]
+) -> None:
+    """1F1B runs on the placement of the search; of Hanayo, on another one, only the ratio follows."""
+    file = tmp_path / "best.json"
+    value = optimised(capsys, "-M", "6", "--mem-limit", "2", "--output", str(file))
+    (one,) = (one for one in value["compared"] if one["schedule"] == name)
+    one |= wrong
+    file.write_text(json.dumps(value))
+    code, out, _ = ran(capsys, "optimize", "--replay", str(file))
+    assert code == 1
+    assert f"{name} has" in out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"split_backward": "no"}, "split_backward of a result of status proved must be true or false"),
+        ({"status": "bogus"}, "no status is called 'bogus'"),
+        ({"status": None}, "status of a result must be text"),
+        ({"status": "infeasible"}, "of status infeasible must be null"),
+        ({"objective": "cost"}, "no objective is called 'cost'"),
+        ({"makespan": True}, "makespan of a result of status proved must be a whole number or a number"),
+        ({"bound": float("nan")}, "NaN is no JSON"),
+        ({"schedule": None}, "schedule of a result of status proved must be an object"),
+        ({"compared": [1]}, "compared of a result must be a list"),
+    ],
+)
+def test_what_no_search_writes_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, wrong: dict[str, object], said: str
+) -> None:
+    file = tmp_path / "best.json"
+    value = optimised(capsys, "--mem-limit", "2", "--output", str(file))
+    file.write_text(json.dumps(value | wrong))
+    for command in (["optimize", "--replay"], ["evaluate"]):
+        code, out, err = ran(capsys, *command, str(file))
+        assert (code, out) == (2, "")
+        assert said in err
+        assert err.count("\n") == 1
+
+
+def test_an_infeasible_result_is_replayed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "none.json"
+    assert ran(capsys, "optimize", *SMALL, "--mem-limit", "1/2", "--output", str(file))[0] == 1
+    assert ran(capsys, "optimize", "--replay", str(file))[0] == 0
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"memory_limit": "4"}))
+    assert ran(capsys, "optimize", "--replay", str(file))[0] == 1
