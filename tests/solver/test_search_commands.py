@@ -313,3 +313,63 @@ def test_an_infeasible_result_is_replayed(capsys: pytest.CaptureFixture[str], tm
     assert ran(capsys, "optimize", "--replay", str(file))[0] == 0
     file.write_text(json.dumps(json.loads(file.read_text()) | {"memory_limit": "4"}))
     assert ran(capsys, "optimize", "--replay", str(file))[0] == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ["--mem-limit", "2"],
+        ["--mem-limit", "1,2,3"],
+        ["--communication", "none"],
+        ["--communication", "link"],
+        ["--communication", "blocking"],
+        ["--freed-at-input-grad", "1/3"],
+        ["--freed-at-input-grad", "1/3", "--mem-limit", "3/2"],
+        ["--overlap-factor", "1/2"],
+        ["--no-gradient-sync"],
+    ],
+)
+def test_options_of_execution_keep_the_costs_of_a_result(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, changed: list[str]
+) -> None:
+    """The same as with all costs given anew, whatever is changed."""
+    file, costs = tmp_path / "best.json", [*SMALL[:6], "--comm-time", "3", "--sync-time", "4"]
+    optimised(capsys, *costs[6:], "--output", str(file))
+    kept, anew = (ran(capsys, "evaluate", str(file), *more, *changed, "--json") for more in ([], costs))
+    assert kept[0] == anew[0]
+    ours, theirs = (json.loads(out) for _, out, _ in (kept, anew))
+    for same in ("makespan", "communication", "devices", "lower_bound", "levels"):
+        assert ours[same] == theirs[same]
+
+
+def test_an_evaluated_result_names_the_file_whose_costs_it_keeps(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    optimised(capsys, "--output", "best.json")
+    for command in ("evaluate", "show"):
+        assert "costs kept in best.json: a microbatch takes F 10, I 11, W 9" in ran(capsys, command, "best.json")[1]
+
+
+@pytest.mark.parametrize(
+    "option", [["--comm-time", "1"], ["--optimizer"], ["--data-parallel", "2"], ["--tp", "2"], ["--per-stage"]]
+)
+def test_half_of_other_costs_does_not_replace_those_of_a_result(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: list[str]
+) -> None:
+    file = tmp_path / "best.json"
+    optimised(capsys, "--output", str(file))
+    code, out, err = ran(capsys, "evaluate", str(file), *option)
+    assert (code, out) == (2, "")
+    assert "keeps the costs of its search" in err
+
+
+@pytest.mark.parametrize(
+    "option", [["-D", "9"], ["--forward", "100"], ["--mem-limit", "1"], ["--seed", "0"], ["--output", "x.json"]]
+)
+def test_a_replay_has_no_other_options(capsys: pytest.CaptureFixture[str], tmp_path: Path, option: list[str]) -> None:
+    file = tmp_path / "best.json"
+    optimised(capsys, "--output", str(file))
+    code, out, err = ran(capsys, "optimize", "--replay", str(file), *option)
+    assert (code, out) == (2, "")
+    assert f"leave {'--devices' if option[0] == '-D' else option[0]} out" in err
