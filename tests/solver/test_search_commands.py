@@ -373,3 +373,23 @@ def test_a_replay_has_no_other_options(capsys: pytest.CaptureFixture[str], tmp_p
     code, out, err = ran(capsys, "optimize", "--replay", str(file), *option)
     assert (code, out) == (2, "")
     assert f"leave {'--devices' if option[0] == '-D' else option[0]} out" in err
+
+
+@pytest.mark.parametrize(("limits", "expected"), [("1/3", 1), ("1/3,1/2", 1), ("1/3,1", 0)])
+def test_a_frontier_whose_limits_are_all_infeasible_is_a_no(
+    capsys: pytest.CaptureFixture[str], limits: str, expected: int
+) -> None:
+    """One microbatch's activations on a device are 1: no order holds less."""
+    code, out, _ = ran(capsys, "pareto", *SMALL, "--limits", limits, "--json")
+    assert code == expected
+    assert [point["status"] == "infeasible" for point in json.loads(out)["points"]][0]
+
+
+def test_a_frontier_says_why_less_memory_is_too_little(capsys: pytest.CaptureFixture[str]) -> None:
+    """No limit below the least was given, so none is named."""
+    code, out, _ = ran(capsys, "pareto", *SMALL, "--limits", "2", "--json")
+    assert code == 0
+    assert json.loads(out)["infeasible_below_because"] == (
+        "device 0 holds all of a microbatch's activations there, 1, before it can free any; the smallest feasible "
+        "limit is 1"
+    )
