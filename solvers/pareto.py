@@ -13,13 +13,14 @@ from explorer.config.limits import memory_limit
 from explorer.core.errors import UsageError
 from explorer.core.placement import Placement
 from explorer.core.problem import MemoryLimit, Problem
+from explorer.core.schedule import Schedule
 from explorer.core.units import as_number
 from explorer.evaluation.memory import peaks
 from schedules.registry import Recipe
 from solvers.bounds import Bound
 from solvers.incumbent import Refuted, Watch
 from solvers.optimise import Compared, Remembered, Settings, comparisons, named_schedules
-from solvers.optimum import one_by_one, too_little_memory
+from solvers.optimum import one_by_one
 from solvers.outcome import Found, Infeasible, Proved
 from solvers.search import Answer, Named, search
 
@@ -109,11 +110,17 @@ def frontier(
     rows, stopped = comparisons(known, recipe, placement, settings.objective, None)
     if stopped:
         points[-1] = replace(points[-1], answer=replace(points[-1].answer, interrupted=True))
-    below = replace(problem, memory_limit=_units(problem, least - problem.stash.unit))
-    return Frontier(
-        problem, placement, settings, tuple(_bounded(points)), least, too_little_memory(first, below) or "",
-        tuple(rows),
-    )  # fmt: skip
+    return Frontier(problem, placement, settings, tuple(_bounded(points)), least, _why(first, problem), tuple(rows))
+
+
+def _why(first: Schedule, problem: Problem) -> str:
+    """Why less memory is too little, given the schedule `one_by_one`; see `solvers.optimum.too_little_memory`."""
+    held = peaks(first, problem, problem.stash)
+    least = as_number(problem.stash.unit * int(held.max()))
+    return (
+        f"device {held.argmax()} holds all of a microbatch's activations there, {least}, before it can free any; the "
+        f"smallest feasible limit is {least}"
+    )
 
 
 def _search(

@@ -18,6 +18,7 @@ from explorer.core.units import duration, number
 if TYPE_CHECKING:
     from explorer.costs.select import Chosen
     from explorer.costs.training import Training
+    from explorer.io.kept import KeptCosts
 
 _TIMES = ("forward", "backward", "input_grad", "weight_grad", "comm_time", "sync_time", "optimizer_step")
 _FACTORS = ("stage_factors", "microbatch_factors", "memory_factors")
@@ -39,14 +40,8 @@ def from_options(options: ProblemOptions) -> Costs:
         raise UsageError(
             f"{_flag(abstract[0])} gives abstract costs and {_flag(modelled[0])} modelled ones; give one or the other"
         )
-    common: dict[str, Any] = {
-        "communication": _communication(options.communication),
-        "gradient_sync": not options.no_gradient_sync,
-        "memory_limit": options.mem_limit,
-        "freed_at_input": _share(options.freed_at_input_grad),
-    }
-    if options.overlap_factor is not None:
-        common["overlap"] = number(options.overlap_factor, "--overlap-factor")
+    common = _execution(options)
+    common["freed_at_input"] = common["freed_at_input"] or Fraction(0)
     if options.measured is not None:
         if abstract or modelled:
             raise UsageError(f"--costs gives measured costs; leave {_flag((abstract + modelled)[0])} out")
@@ -60,6 +55,36 @@ def from_options(options: ProblemOptions) -> Costs:
             **_times(options), **_factors(options), per_stage=options.per_stage, copies=copies, **common
         )
     return _modelled(options, copies, common)
+
+
+def _execution(options: ProblemOptions) -> dict[str, Any]:
+    """How things are run, whatever they cost."""
+    common: dict[str, Any] = {
+        "communication": _communication(options.communication),
+        "gradient_sync": not options.no_gradient_sync,
+        "memory_limit": options.mem_limit,
+        "freed_at_input": _share(options.freed_at_input_grad),
+    }
+    if options.overlap_factor is not None:
+        common["overlap"] = number(options.overlap_factor, "--overlap-factor")
+    return common
+
+
+def kept(options: ProblemOptions, found: KeptCosts, file: Path) -> Costs:
+    """The costs in a result of a search, run as the options have it.
+
+    Raises
+    ------
+    UsageError
+        If an option says what things cost.
+    """
+    for name in (*_TIMES, *_FACTORS, "per_stage", *_MODELLED, *options.training, "data_parallel"):
+        if options.is_given(name):
+            raise UsageError(
+                f"{file} keeps the costs of its search, which {_flag(name)} does not go with; give others whole, with "
+                "--forward, --model, --system or --costs"
+            )
+    return replace(found, **_execution(options))
 
 
 def _modelled(options: ProblemOptions, copies: int, common: dict[str, Any]) -> Costs:
@@ -162,8 +187,10 @@ def _factors(options: ProblemOptions) -> dict[str, Any]:
     }
 
 
-def _share(text: str | None) -> Fraction:
-    share = number("0" if text is None else text, "--freed-at-input-grad")
+def _share(text: str | None) -> Fraction | None:
+    if text is None:
+        return None
+    share = number(text, "--freed-at-input-grad")
     if not 0 <= share <= 1:
         raise UsageError(f"--freed-at-input-grad must be a share between 0 and 1, got {text}")
     return share

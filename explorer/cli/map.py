@@ -94,6 +94,8 @@ def rendered(found: Map) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from explorer.sweep.winners import text
+
     wins: dict[str, int] = {}
     for cell in found.cells.values():
         for name in cell.winners[found.level]:
@@ -103,10 +105,10 @@ def rendered(found: Map) -> RenderableType:
     table = Table(title=f"Fastest by {found.level}, and its lead over the next", title_justify="left")
     table.add_column(f"{found.y} \\ {found.x}", justify="right")
     for column in found.columns:
-        table.add_column(str(column), justify="left", no_wrap=True)
+        table.add_column(text(column), justify="left", no_wrap=True)
     for row in found.rows:
         cells = [found.cells.get((column, row)) for column in found.columns]
-        table.add_row(str(row), *(_shown(cell, found.level, marks) for cell in cells))
+        table.add_row(text(row), *(_shown(cell, found.level, marks) for cell in cells))
     legend = [
         Text.assemble((f"{marks[name][0]} {name}", marks[name][1]), f"  {wins[name]} of {len(found.cells)}")
         for name in names

@@ -44,6 +44,7 @@ Replay = Annotated[str | None, _option("--replay", help="Check the result in thi
 @shares_problem_options
 def optimize(
     problem: ProblemOptions,
+    context: typer.Context,
     placement: PlacementName = "linear",
     objective: ObjectiveName = "makespan",
     time_limit: TimeLimit = 60.0,
@@ -60,7 +61,7 @@ def optimize(
     found so far. Exit code 1 if the memory limit is infeasible, 130 if interrupted.
     """
     if replay is not None:
-        raise typer.Exit(_replay(replay, json))
+        raise typer.Exit(_replay(replay, json, context))
     from explorer import api
     from explorer.cli import console
     from explorer.io import optimum as files
@@ -100,11 +101,22 @@ def _kept(value: dict[str, Any]) -> str:
     return path
 
 
-def _replay(path: str, json: bool) -> int:
+def _require_alone(context: typer.Context) -> None:
+    """Refuse options beside --replay: the file says all that there is to check."""
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if source is not None and source.name == "COMMANDLINE" and option.name not in ("replay", "json"):
+            raise UsageError(f"--replay checks a file as it stands; leave {option.opts[0]} out")
+
+
+def _replay(path: str, json: bool, context: typer.Context) -> int:
     from explorer.cli import console
-    from explorer.io.optimum import replay as check_again
+    from explorer.core.files import read_text
+    from explorer.io.replay import replay as check_again
     from explorer.reports.optimum import replayed
 
+    read_text(Path(path))  # a file that is not there is told first
+    _require_alone(context)
     found = check_again(Path(path))
     if json:
         console.show_json({"valid": found.valid, "findings": [vars(one) for one in found.findings]})

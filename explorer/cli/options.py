@@ -274,11 +274,9 @@ class ProblemOptions:
         return sizes(self)
 
     @property
-    def gives_costs(self) -> bool:
-        """Whether anything is said of what things cost, or of how they are executed."""
-        other = {"devices", "microbatches", "chunks", "waves", "variant", "option", "split_backward", "fused_backward"}
-        mine = (field.name for field in fields(self) if field.name not in other | {"messages", "engine"})
-        return any(self.is_given(name) for name in mine)
+    def begins_costs(self) -> bool:
+        """Whether the options give costs of their own, rather than change others."""
+        return any(self.is_given(name) for name in ("forward", "backward", "system", "model", "measured"))
 
     def launched(self, named: NamedSchedule, own: Mapping[str, object]) -> dict[str, str | int]:
         """The options meant for a schedule: given ones, else its stages a device as the model's file has them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -55,7 +55,8 @@ def pareto(
 ) -> None:
     """Makespan against memory: the best under each limit, proved or bounded; named schedules by their memory.
 
-    The time limit is that of all points together. Ctrl-C ends it with the points found so far, and exit code 130.
+    The time limit is that of all points together. Exit code 1 if every limit is infeasible. Ctrl-C ends it with the
+    points found so far, and exit code 130.
     --output writes JSON, or draws to an .svg, .pdf or .png file.
     """
     from pathlib import Path
@@ -95,4 +96,11 @@ def pareto(
         console.show_json(value)
     else:
         console.show(report.frontier(result))
-    raise typer.Exit(130 if value["interrupted"] else 0)
+    raise typer.Exit(exit_code(value))
+
+
+def exit_code(value: dict[str, Any]) -> int:
+    """Of a frontier: limits that are all infeasible are a "no", an interruption says so."""
+    if value["interrupted"]:
+        return 130
+    return 1 if all(point["status"] == "infeasible" for point in value["points"]) else 0

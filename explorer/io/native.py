@@ -82,9 +82,28 @@ def _no_number(text: str) -> Any:
 
 
 def _whole(text: str) -> int:
-    if len(text) > 20:
-        raise UsageError(f"a number of {len(text)} digits is no index")
+    if len(text) > 64:
+        raise UsageError(f"a number of {len(text)} digits is too long")
     return int(text)
+
+
+def read_json(path: Path) -> Any:
+    """The values in a JSON file.
+
+    Raises
+    ------
+    Malformed
+        If the file is no JSON; with line and column where it ends early.
+    """
+    text = read_text(path)
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_int=_whole)
+    except json.JSONDecodeError as error:
+        raise Malformed(f"not JSON: {error.msg}", f"{path}:{error.lineno}:{error.colno}") from None
+    except RecursionError:
+        raise Malformed("nested too deeply", str(path)) from None
+    except UsageError as error:
+        raise Malformed(str(error), str(path)) from None
 
 
 def read(path: Path) -> Schedule:
@@ -95,15 +114,7 @@ def read(path: Path) -> Schedule:
     Malformed
         If the file is no JSON, or holds no schedule; with line and column where JSON ends early.
     """
-    text = read_text(path)
-    try:
-        data = json.loads(text, parse_constant=_no_number, parse_int=_whole)
-    except json.JSONDecodeError as error:
-        raise Malformed(f"not JSON: {error.msg}", f"{path}:{error.lineno}:{error.colno}") from None
-    except RecursionError:
-        raise Malformed("nested too deeply to be a schedule", str(path)) from None
-    except UsageError as error:
-        raise Malformed(str(error), str(path)) from None
+    data = read_json(path)
     if isinstance(data, dict) and data.get("format") != FORMAT and isinstance(data.get("schedule"), dict):
         data = data["schedule"]
     return decode(data, str(path))

@@ -75,9 +75,10 @@ def version() -> str:
 
 
 def address(point: Point) -> str:
-    """A digest of everything that a point's result depends on: sizes, schedule, and the costs that its texts mean.
+    """A digest of a point's axes and of what its result depends on besides: the costs that its texts mean.
 
-    A system's file that has changed gives another address; so does a file of schedules.
+    A system's file that has changed gives another address; so does a file of schedules. Points whose costs mean the
+    same, or cannot be for the same reason, are points of their own nevertheless.
 
     Raises
     ------
@@ -85,9 +86,7 @@ def address(point: Point) -> str:
         If the costs are wrong in themselves.
     """
     parts = [
-        point.schedule,
-        point.devices,
-        point.microbatches,
+        point.axes,
         _costs_digest(point.costs),
         _file_digest(point.schedule),
     ]

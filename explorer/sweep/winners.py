@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from explorer.core.errors import UsageError, nearest
@@ -98,13 +99,14 @@ def winners(
     if level not in LEVELS:
         raise UsageError(f"no level is called {level!r}; {nearest(level, LEVELS)}")
     table = table.astype(dict.fromkeys(known, object)).fillna(dict.fromkeys(known, "-"))
+    chosen = ""
     for name, value in (fixed or {}).items():
-        values = table[name].map(str)
+        values = table[name].map(text)
         if value not in set(values):
-            raise UsageError(f"the sweep has no point with {name} = {value}; it has {_listed(table[name])}")
-        table = table[values == value]
+            raise UsageError(f"the sweep has no point with {chosen}{name} = {value}; it has {_listed(table[name])}")
+        table, chosen = table[values == value], f"{chosen}{name} = {value} and "
     for name in known:
-        if name not in (x, y) and table[name].map(str).nunique() > 1:
+        if name not in (x, y) and table[name].map(text).nunique() > 1:
             raise UsageError(
                 f"{name} has several values ({_listed(table[name])}): choose one with --where {name}=VALUE"
             )
@@ -151,6 +153,13 @@ def _sign(value: float) -> int:
     return (value > 0) - (value < 0)
 
 
+def text(value: Any) -> str:
+    """A value of an axis as a grid writes it; whole numbers that stand beside gaps have become floats."""
+    if isinstance(value, (bool, np.bool_)):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def magnitude(value: Any) -> tuple[int, float, str]:
     """A key that sorts numbers and quantities by size, and text behind them."""
     if isinstance(value, (int, float)):
@@ -166,4 +175,4 @@ def magnitude(value: Any) -> tuple[int, float, str]:
 
 
 def _listed(values: Sequence[Any] | pd.Series) -> str:
-    return ", ".join(map(str, sorted(set(values), key=magnitude)))
+    return ", ".join(map(text, sorted(set(values), key=magnitude)))

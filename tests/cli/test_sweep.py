@@ -399,3 +399,21 @@ def test_clusters_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, address: 
     monkeypatch.setattr(cluster, "PATIENCE", 1)
     with pytest.raises(UsageError, match=message), cluster.connected(address):
         pass
+
+
+def test_every_point_has_a_row_of_its_own(tmp_path: Path) -> None:
+    """3 divides neither model's heads on either system: the same reason is that of every such point.
+
+    And a transfer of 0 means what one of 0.0 means, but they are two points.
+    """
+    text = (
+        'schedules = ["1f1b"]\ndevices = 2\nmicrobatches = 4\n[costs]\nmodel = ["llama3-8b", "mixtral-8x7b"]\n'
+        'system = ["h100-sxm", "paper-h100"]\ntensor_parallel = [1, 3]\nrecompute = ["none", "full"]\n'
+    )
+    assert run(grid(tmp_path, text), tmp_path / "s.sqlite") == Progress(16, 0, 16)
+    table = frame.load(tmp_path / "s.sqlite")
+    assert len(table[["model", "system", "tensor_parallel", "recompute"]].drop_duplicates()) == 16
+    assert (table.status == "inapplicable").sum() == 8
+    assert run(grid(tmp_path, text), tmp_path / "s.sqlite") == Progress(16, 16, 0)
+    same = SMALL.replace('["0", "1/4", "1"]', '["0", "0.0"]')
+    assert run(grid(tmp_path, same), tmp_path / "t.sqlite").computed == 48

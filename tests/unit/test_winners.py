@@ -79,3 +79,19 @@ def test_maps_that_are_none(x: str, y: str, level: str, message: str) -> None:
 def test_values_sort_by_magnitude() -> None:
     values = ["1 GB/s", "500 MB/s", "free", "2 us", 3, "1/4", "none", "1e3"]
     assert sorted(values, key=magnitude) == ["2 us", "1/4", 3, "1e3", "500 MB/s", "1 GB/s", "free", "none"]
+
+
+def test_values_are_given_as_grids_write_them() -> None:
+    """TOML writes true, and 2 where a point of another grid without that axis has made the column one of floats."""
+    flags = pd.concat([table(fsdp=True), table(fsdp=False)])
+    assert winners(flags, "bandwidth", "microbatches", {"fsdp": "true"}).cells
+    with pytest.raises(UsageError, match=r"fsdp has several values \(false, true\)"):
+        winners(flags, "bandwidth", "microbatches")
+    gaps = pd.concat([table(tensor_parallel=2), table()])
+    assert winners(gaps, "bandwidth", "microbatches", {"tensor_parallel": "2"}).cells
+
+
+def test_a_missing_value_is_told_with_those_chosen_before() -> None:
+    mixed = pd.concat([table(recompute="none", fsdp=True), table(recompute="full", fsdp=False)])
+    with pytest.raises(UsageError, match=r"no point with fsdp = false and recompute = none; it has full$"):
+        winners(mixed, "bandwidth", "microbatches", {"fsdp": "false", "recompute": "none"})
