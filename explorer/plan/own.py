@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from explorer.core.errors import UsageError
+from explorer.costs.architecture import Architecture
 from explorer.costs.layout import parse_layout
 from explorer.costs.reading.megatron import SHARDED, arguments, settings
 from explorer.plan.candidates import Candidate, Wish
@@ -63,19 +64,38 @@ def _with_layout(own: Candidate, layout: str, wish: Wish) -> Candidate:
 
 def _check_agreement(written: dict[str, str], wish: Wish, group: int) -> None:
     """Arguments that contradict the question, or that a plan does not weigh, are errors: they would be passed over."""
-    architecture = wish.architecture
-    asked = {
-        "--global-batch-size": wish.global_batch,
-        "--seq-length": wish.sequence,
-        "--num-layers": architecture.layers,
-        "--hidden-size": architecture.hidden,
-        "--num-attention-heads": architecture.heads,
-    }
+    asked = {"--global-batch-size": wish.global_batch, "--seq-length": wish.sequence, **_sizes(wish.architecture)}
     if wish.devices % group == 0:
         asked["--data-parallel-size"] = wish.devices // group
     for name, value in asked.items():
-        if name in written and written[name] != str(value):
+        agrees = _nearly if name == "--vocab-size" else str.__eq__
+        if name in written and not agrees(written[name], str(value)):
             raise UsageError(f"--mine: {name} {written[name]} contradicts the {value} that the plan is for")
     for name in _UNWEIGHED:
         if name in written:
             raise UsageError(f"--mine: {name} is not weighed by a plan; leave it out")
+
+
+def _nearly(written: str, value: str) -> bool:
+    """Whether they may be the same vocabulary: Megatron-LM pads it, models are told of with it padded or not."""
+    return written.isdecimal() and abs(int(written) - int(value)) * 50 < int(value)
+
+
+def _sizes(architecture: Architecture) -> dict[str, int]:
+    """A model's sizes, as the arguments that give them; a model without experts has 0 of them."""
+    experts = architecture.experts
+    sizes = {
+        "--num-layers": architecture.layers,
+        "--hidden-size": architecture.hidden,
+        "--num-attention-heads": architecture.heads,
+        "--ffn-hidden-size": architecture.feed_forward,
+        "--vocab-size": architecture.vocabulary,
+        "--num-query-groups": architecture.key_value_heads,
+        "--num-experts": experts.count if experts else 0,
+        "--mtp-num-layers": architecture.prediction_layers,
+    }
+    if experts:
+        sizes |= {"--moe-router-topk": experts.active, "--moe-ffn-hidden-size": experts.feed_forward}
+    if architecture.latent is None:
+        sizes["--kv-channels"] = architecture.head_width
+    return sizes

@@ -299,6 +299,12 @@ def test_an_architecture_without_grouped_queries() -> None:
         ("--recompute-method block", "only some layers, which is not modelled"),
         ("--global-batch-size 64", "--global-batch-size 64 contradicts the 32"),
         ("--num-layers 80", "--num-layers 80 contradicts the 32"),
+        ("--ffn-hidden-size 3", "--ffn-hidden-size 3 contradicts the 14336"),
+        ("--vocab-size 3", "--vocab-size 3 contradicts the 128000"),
+        ("--group-query-attention --num-query-groups 4", "--num-query-groups 4 contradicts the 8"),
+        ("--kv-channels 64", "--kv-channels 64 contradicts the 128"),
+        ("--num-experts 8", "--num-experts 8 contradicts the 0"),
+        ("--mtp-num-layers 1", "--mtp-num-layers 1 contradicts the 0"),
         ("--pipeline-model-parallel-size 2 --data-parallel-size 2", "--data-parallel-size 2 contradicts the 4"),
         ("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|t*29L", "this layout is neither"),
         ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 9", "is not weighed"),
@@ -307,6 +313,14 @@ def test_an_architecture_without_grouped_queries() -> None:
 def test_ones_own_arguments_are_not_passed_over(flags: str, said: str) -> None:
     with pytest.raises(ExplorerError, match=said):
         own_setting(flags, WISH)
+
+
+def test_ones_own_vocabulary_may_be_padded_or_not() -> None:
+    """Llama 3 has 128256 words; 3 is no padding of them."""
+    model = wish(architecture=replace(MODEL, vocabulary=128_256))
+    assert own_setting("--vocab-size 128000", model) == own_setting("--tensor-model-parallel-size 1", model)
+    with pytest.raises(UsageError, match="--vocab-size 3 contradicts the 128256"):
+        own_setting("--vocab-size 3", model)
 
 
 def test_ones_own_optimizer_is_spread_only_if_asked() -> None:
