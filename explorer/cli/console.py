@@ -28,8 +28,8 @@ def stdout() -> Console:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print something rich."""
-    stdout().print(renderable)
+    """Print something rich; what must not be broken into lines, such as a command to copy, runs on over the edge."""
+    stdout().print(renderable, crop=False)
 
 
 def show_json(value: Any) -> None:

@@ -35,7 +35,7 @@ def table(found: Plan, named: Sequence[str], width: int = 160) -> RenderableType
     if found.best:
         shown, narrow = fitted(f"The best of {found.weighed} settings", columns, width, _DROPPED_FIRST, _LEFT)
         parts += [shown, *([Text(narrow.strip(), "dim italic")] if narrow else [])]
-        parts += [Text(line) for line in _launch(found.best[0], named)]
+        parts += [Text(line, no_wrap=True, overflow="ignore") for line in _launch(found.best[0], named)]
         parts += [Text(line, "yellow") for line in _cautions(found.best[0])]
     elif found.interrupted:
         parts.append(Text("none that fits was found so far"))

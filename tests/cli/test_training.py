@@ -172,8 +172,8 @@ def test_an_interrupted_plan_says_so_in_words(model: str, monkeypatch: pytest.Mo
 def test_the_command_of_a_plan_writes_the_planned_order(model: str, schedule: str, tmp_path: Path) -> None:
     """Stages a device are the schedule's own option; the order of zb-auto hangs on all costs and on the memory."""
     words = ["plan", "--model", model, "--system", "h100-sxm", "--devices", "8", "--global-batch", "8"]
-    shown = CliRunner().invoke(app, [*words, "--schedules", schedule, "--mem-limit", "20GiB"]).stdout
-    command = " ".join(shown.split()).split("the schedule: explorer ")[1].split(" schedules tried")[0]
+    shown = CliRunner().invoke(app, [*words, "--schedules", schedule, "--mem-limit", "20GiB"], env={"COLUMNS": "80"})
+    command = shown.stdout.split("the schedule: explorer ")[1].split("\n")[0]  # in one line, however narrow
     assert command.endswith("--output schedule.csv")
     path = tmp_path / "schedule.json"
     done = CliRunner().invoke(app, [*shlex.split(command)[:-1], str(path)])
